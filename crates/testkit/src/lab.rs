@@ -1,14 +1,14 @@
 //! Private environment for tests of whole runs: the program, its directories, a server, and a check for
 //! leftovers.
 
-use crate::server::{TestServer, mariadbd};
+use crate::server::{TestServer, find_mariadbd};
 use crate::template;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub use crate::HUNG;
+pub use crate::HANG_TIMEOUT;
 
 /// Places that belong to one test; prepared data is shared by all.
 pub struct Lab {
@@ -88,7 +88,7 @@ impl Lab {
     }
 
     /// Its words go to a file.
-    pub fn spawn_saying(&self, arguments: &[&str], words: &str) -> Child {
+    pub fn spawn_with_stderr(&self, arguments: &[&str], words: &str) -> Child {
         let file = std::fs::File::create(words).unwrap();
         self.command(arguments).stdout(Stdio::null()).stderr(file).spawn().unwrap()
     }
@@ -145,7 +145,7 @@ impl Lab {
         let begun = Instant::now();
         let path = Path::new(run).join("trials.ndjson");
         while std::fs::read_to_string(&path).map_or(0, |t| t.lines().count()) < lines {
-            assert!(begun.elapsed() < HUNG, "no trials in {}", path.display());
+            assert!(begun.elapsed() < HANG_TIMEOUT, "no trials in {}", path.display());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -157,14 +157,14 @@ impl Lab {
     }
 
     /// A server that is not toll's own, ended with the test.
-    pub fn server(&self) -> Server {
-        Server::start(&self.dir.path().join("server"))
+    pub fn start_server(&self) -> ForeignServer {
+        ForeignServer::start(&self.dir.path().join("server"))
     }
 
     /// A server whose paths are its own: in a chroot, and with processes counted from 1 as in a
     /// container. None where that cannot be made.
-    pub fn server_in_a_jail(&self) -> Option<Server> {
-        Server::start_in_a_jail(&self.dir.path().join("jailer"))
+    pub fn start_jailed_server(&self) -> Option<ForeignServer> {
+        ForeignServer::start_jailed(&self.dir.path().join("jailer"))
     }
 
     /// No process, namespace, link or journal of this test's runs.
@@ -191,13 +191,13 @@ impl Lab {
 }
 
 /// `result.json` of a run.
-pub fn result_of(run: &str) -> Value {
+pub fn read_result(run: &str) -> Value {
     let text = std::fs::read(PathBuf::from(run).join("result.json")).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
 
 /// Lines of trials.ndjson with this step.
-pub fn steps(run: &str, step: &str) -> Vec<Value> {
+pub fn read_steps(run: &str, step: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(Path::new(run).join("trials.ndjson")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["step"] == step).collect()
@@ -209,7 +209,7 @@ pub fn arm<'a>(result: &'a Value, name: &str) -> &'a Value {
 }
 
 /// All that a program said.
-pub fn said(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -240,15 +240,15 @@ role = "baseline"
 
 /// A mariadbd that somebody else started, as far as toll knows: as a user of its own where there is one,
 /// with a binary log and performance_schema. On a disk, as servers are: some tests ask what toll says of that.
-pub struct Server {
-    by: By,
+pub struct ForeignServer {
+    owner: ServerOwner,
     pub port: u16,
     /// As it may be reached from outside.
     socket: PathBuf,
 }
 
 /// Owner of the server process.
-enum By {
+enum ServerOwner {
     Us(TestServer),
     /// A shell in namespaces, with which the server goes.
     Jail(Child),
@@ -261,27 +261,27 @@ fn server_user() -> Option<nix::unistd::User> {
 }
 
 /// Options of somebody's server.
-const THEIRS: [&str; 3] = ["--performance-schema=ON", "--log-bin=binlog", "--server-id=1"];
+const FOREIGN_OPTIONS: [&str; 3] = ["--performance-schema=ON", "--log-bin=binlog", "--server-id=1"];
 
-impl Server {
+impl ForeignServer {
     fn start(home: &Path) -> Self {
         std::fs::create_dir_all(home).unwrap();
-        let program = mariadbd().expect("mariadbd is missing: apt-get install mariadb-server");
-        let data = template::of(&program).unwrap();
+        let program = find_mariadbd().expect("mariadbd is missing: apt-get install mariadb-server");
+        let data = template::template_dir(&program).unwrap();
         let user = server_user();
         if let Some(user) = &user {
             std::os::unix::fs::chown(home, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
         }
         let user = user.map(|user| user.name);
-        template::copy(&data, &home.join("data"), user.as_deref());
-        let server = TestServer::launch(program, home, user.as_deref().unwrap_or("root"), &THEIRS);
-        Self { port: server.port(), socket: server.socket(), by: By::Us(server) }
+        template::copy_template(&data, &home.join("data"), user.as_deref());
+        let server = TestServer::launch(program, home, user.as_deref().unwrap_or("root"), &FOREIGN_OPTIONS);
+        Self { port: server.port(), socket: server.socket(), owner: ServerOwner::Us(server) }
     }
 
-    fn start_in_a_jail(home: &Path) -> Option<Self> {
+    fn start_jailed(home: &Path) -> Option<Self> {
         let socket = home.join("sock/s.sock");
         let port = crate::port::free_port();
-        let data = template::of(&mariadbd()?).ok()?;
+        let data = template::template_dir(&find_mariadbd()?).ok()?;
         std::fs::create_dir_all(home.join("jail")).unwrap();
         std::fs::create_dir_all(home.join("sock")).unwrap();
         // Mounts and processes are in namespaces of their own, and go with the shell.
@@ -307,31 +307,31 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .ok()?;
-        let mut server = Self { by: By::Jail(child), port, socket };
+        let mut server = Self { owner: ServerOwner::Jail(child), port, socket };
         let begun = Instant::now();
         while server.rows("SELECT 1").is_empty() {
-            let By::Jail(child) = &mut server.by else { unreachable!() };
+            let ServerOwner::Jail(child) = &mut server.owner else { unreachable!() };
             if child.try_wait().unwrap().is_some() {
                 return None;
             }
-            assert!(begun.elapsed() < HUNG, "the server in the chroot does not start");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "the server in the chroot does not start");
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(server)
     }
 
-    fn ours(&mut self) -> &mut TestServer {
-        let By::Us(server) = &mut self.by else { panic!("a server in a jail is started once") };
+    fn test_server(&mut self) -> &mut TestServer {
+        let ServerOwner::Us(server) = &mut self.owner else { panic!("a server in a jail is started once") };
         server
     }
 
     /// As a supervisor does after a crash.
-    pub fn crash_and_start_again(&mut self) {
-        self.ours().restart(Duration::ZERO);
+    pub fn crash_and_restart(&mut self) {
+        self.test_server().restart(Duration::ZERO);
     }
 
     pub fn signal(&self, name: &str) {
-        let By::Us(server) = &self.by else { panic!("a server in a jail is left alone") };
+        let ServerOwner::Us(server) = &self.owner else { panic!("a server in a jail is left alone") };
         server.signal(name);
     }
 
@@ -340,7 +340,7 @@ impl Server {
     }
 
     pub fn datadir(&self) -> PathBuf {
-        let By::Us(server) = &self.by else { panic!("a server in a jail has its data there") };
+        let ServerOwner::Us(server) = &self.owner else { panic!("a server in a jail has its data there") };
         server.datadir()
     }
 
@@ -371,10 +371,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ForeignServer {
     fn drop(&mut self) {
         // One of our own ends by itself; its files go with the test's directory.
-        if let By::Jail(child) = &mut self.by {
+        if let ServerOwner::Jail(child) = &mut self.owner {
             let _ = child.kill();
             let _ = child.wait();
         }

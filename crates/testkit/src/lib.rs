@@ -23,10 +23,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// No host is so busy that something that gets there takes this long.
-pub const HUNG: Duration = Duration::from_secs(600);
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The path of a program on PATH, or where distributions put servers.
-pub fn on_path(program: &str) -> Option<PathBuf> {
+pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beyond = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(beyond).map(|dir| dir.join(program)).find(|path| path.is_file())

@@ -1,7 +1,7 @@
 //! Private server for tests: own data, socket and port; stopped when dropped.
 
 use crate::port::free_port;
-use crate::{HUNG, on_path, skip, template};
+use crate::{HANG_TIMEOUT, find_program, skip, template};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,16 +22,16 @@ pub struct TestServer {
 const ATTEMPTS: usize = 8;
 
 /// Where distributions keep mariadbd; PATH may have another of that name.
-pub fn mariadbd() -> Option<PathBuf> {
+pub fn find_mariadbd() -> Option<PathBuf> {
     let usual = ["/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"].map(PathBuf::from);
-    usual.into_iter().find(|path| path.exists()).or_else(|| on_path("mariadbd"))
+    usual.into_iter().find(|path| path.exists()).or_else(|| find_program("mariadbd"))
 }
 
 impl TestServer {
     /// `None`, and a visible word, where MariaDB is not installed. Options come after those that make it quick,
     /// so a test may ask for a binary log, or for commits that reach the disk.
     pub fn mariadb(options: &[&str]) -> Option<Self> {
-        let Some(program) = mariadbd() else {
+        let Some(program) = find_mariadbd() else {
             skip!("mariadbd is missing: apt-get install mariadb-server");
             return None;
         };
@@ -50,9 +50,9 @@ impl TestServer {
     }
 
     fn on_template(program: PathBuf, options: &[&str]) -> Option<Self> {
-        let dir = template::place();
-        match template::of(&program) {
-            Ok(data) => template::copy(&data, &dir.path().join("data"), None),
+        let dir = template::server_dir();
+        match template::template_dir(&program) {
+            Ok(data) => template::copy_template(&data, &dir.path().join("data"), None),
             Err(reason) => {
                 skip!("no data directory: {reason}");
                 return None;
@@ -75,12 +75,12 @@ impl TestServer {
                 return server;
             }
             server.port = free_port();
-            server.spawn_again();
+            server.respawn();
         }
         panic!("every port was taken meanwhile:\n{}", server.error_log());
     }
 
-    fn spawn_again(&mut self) {
+    fn respawn(&mut self) {
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
         self.child = spawn(&self.program, &self.home, self.port, &self.user, &options);
     }
@@ -89,7 +89,7 @@ impl TestServer {
     fn is_up(&mut self) -> bool {
         let begin = Instant::now();
         loop {
-            if Connection::connect(&self.unix()).is_ok() {
+            if Connection::connect(&self.unix_target()).is_ok() {
                 return true;
             }
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -99,7 +99,11 @@ impl TestServer {
                 assert!(taken.iter().any(|words| log.contains(words)), "server ended with {status}:\n{log}");
                 return false;
             }
-            assert!(begin.elapsed() < HUNG, "server not up in {HUNG:?}:\n{}", self.error_log());
+            assert!(
+                begin.elapsed() < HANG_TIMEOUT,
+                "server not up in {HANG_TIMEOUT:?}:\n{}",
+                self.error_log()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -139,26 +143,26 @@ impl TestServer {
         self.home.join("s.sock")
     }
 
-    pub fn unix(&self) -> Target {
+    pub fn unix_target(&self) -> Target {
         Target { address: Address::Unix(self.socket()), ..Target::default() }
     }
 
-    pub fn tcp(&self) -> Target {
+    pub fn tcp_target(&self) -> Target {
         Target { address: Address::Tcp { host: "127.0.0.1".into(), port: self.port }, ..Target::default() }
     }
 
-    pub fn root(&self) -> Connection {
-        Connection::connect(&self.unix()).unwrap()
+    pub fn connect_as_root(&self) -> Connection {
+        Connection::connect(&self.unix_target()).unwrap()
     }
 
     /// Ends it and starts it again on the same data, address and options.
     pub fn restart(&mut self, pause: Duration) {
         self.stop();
         std::thread::sleep(pause);
-        self.spawn_again();
+        self.respawn();
         // The address stays, so whoever has it meanwhile is waited for.
         while !self.is_up() {
-            self.spawn_again();
+            self.respawn();
         }
     }
 
@@ -202,7 +206,7 @@ fn spawn(program: &Path, home: &Path, port: u16, user: &str, options: &[&str]) -
 }
 
 /// A session as `user`, over the transport of `target`.
-pub fn as_user(target: Target, user: &str, password: &str) -> Target {
+pub fn target_as_user(target: Target, user: &str, password: &str) -> Target {
     Target { user: user.into(), password: Secret::new(password), ..target }
 }
 

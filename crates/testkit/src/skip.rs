@@ -3,7 +3,7 @@
 use std::io::Write;
 
 /// Names the file to which each skipped test adds a line; `scripts/test-rust` shows it at the end.
-pub const FILE: &str = "TOLL_TEST_SKIPPED";
+pub const SKIP_FILE_VARIABLE: &str = "TOLL_TEST_SKIPPED";
 
 /// Prints why a test is not carried out and adds a line to [`FILE`]. The caller returns; the test passes.
 #[macro_export]
@@ -21,7 +21,7 @@ pub fn record(module: &str, reason: &str) {
     let test = named.or_else(|| std::env::var("NEXTEST_TEST_NAME").ok()).unwrap_or_else(|| module.to_owned());
     let program = module.split("::").next().unwrap_or(module);
     eprintln!("SKIPPED: {reason}");
-    let Some(file) = std::env::var_os(FILE) else { return };
+    let Some(file) = std::env::var_os(SKIP_FILE_VARIABLE) else { return };
     // One write: programs side by side add to the same file.
     let line = format!("{program} {test}: {reason}\n");
     let file = std::fs::OpenOptions::new().create(true).append(true).open(file);

@@ -1,6 +1,6 @@
 //! Capture of one port of this host with tcpdump. Never inspects packets.
 
-use crate::HUNG;
+use crate::HANG_TIMEOUT;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A capture under way; ended with the test.
 pub struct Tcpdump {
     child: Child,
-    words: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
     file: PathBuf,
     /// Sends to itself the packet that tells how far tcpdump has read.
     mark: UdpSocket,
@@ -24,7 +24,7 @@ const BEFORE_MARK: usize = 16 + 14 + 20 + 8;
 
 /// What a test needs is a whole capture: made anew where the kernel dropped packets, seen once in some hundred
 /// captures (1 of 105,120 packets, with a ring that held all of them).
-pub fn whole<T>(mut capture: impl FnMut() -> Option<T>) -> T {
+pub fn capture_without_drops<T>(mut capture: impl FnMut() -> Option<T>) -> T {
     const TRIES: usize = 5;
     (0..TRIES).find_map(|_| capture()).expect("the kernel drops packets from every capture: is memory short?")
 }
@@ -45,11 +45,11 @@ impl Tcpdump {
             .spawn()
             .unwrap();
         let words = BufReader::new(child.stderr.take().unwrap());
-        let mut tcpdump = Self { child, words, file, mark };
+        let mut tcpdump = Self { child, stderr: words, file, mark };
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            assert!(tcpdump.words.read_line(&mut line).unwrap() > 0, "tcpdump ended before it listened");
+            assert!(tcpdump.stderr.read_line(&mut line).unwrap() > 0, "tcpdump ended before it listened");
         }
         tcpdump
     }
@@ -62,7 +62,7 @@ impl Tcpdump {
         assert!(sent.success());
         self.child.wait().unwrap();
         let mut said = String::new();
-        self.words.read_to_string(&mut said).unwrap();
+        self.stderr.read_to_string(&mut said).unwrap();
         assert!(said.contains("dropped by kernel"), "{said}");
         if !said.contains("\n0 packets dropped by kernel") {
             return None;
@@ -88,7 +88,7 @@ impl Tcpdump {
             seen = bytes.len();
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "tcpdump ended by itself: {ended:?}");
-            assert!(begun.elapsed() < HUNG, "tcpdump has not read on");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "tcpdump has not read on");
             sleep(Duration::from_millis(50));
         }
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 pub const REDO_LOG: &str = "--innodb-log-file-size=16M";
 
 /// `target/testdata` of this checkout.
-fn testdata() -> PathBuf {
+fn testdata_dir() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     target.join("testdata")
@@ -48,8 +48,8 @@ fn install(program: &Path, flavour: &str, data: &Path, temporary: &Path) -> Resu
 }
 
 /// The installed data directory of this server. Test processes side by side wait for the one that makes it.
-pub fn of(program: &Path) -> Result<PathBuf, String> {
-    let (testdata, name) = (testdata(), name_of(program)?);
+pub fn template_dir(program: &Path) -> Result<PathBuf, String> {
+    let (testdata, name) = (testdata_dir(), name_of(program)?);
     let home = testdata.join(&name);
     let data = home.join("data");
     if data.exists() {
@@ -70,7 +70,7 @@ pub fn of(program: &Path) -> Result<PathBuf, String> {
 }
 
 /// A copy of an installed data directory, owned by `user` where that is another than ours.
-pub fn copy(template: &Path, to: &Path, user: Option<&str>) {
+pub fn copy_template(template: &Path, to: &Path, user: Option<&str>) {
     let copied = Command::new("cp").args(["-a", "--reflink=auto"]).arg(template).arg(to).status().unwrap();
     assert!(copied.success(), "cp {} {}", template.display(), to.display());
     if let Some(user) = user {
@@ -80,8 +80,8 @@ pub fn copy(template: &Path, to: &Path, user: Option<&str>) {
 }
 
 /// A place for one server's files: in memory where there is room for several, so that no test waits for a disk.
-pub fn place() -> tempfile::TempDir {
-    const ROOM: u64 = 2 << 30;
+pub fn server_dir() -> tempfile::TempDir {
+    const FREE_BYTES: u64 = 2 << 30;
     let memory = Path::new("/dev/shm");
     let free = nix::sys::statvfs::statvfs(memory).map_or(0, |fs| fs.blocks_available() * fs.fragment_size());
     let builder = || {
@@ -89,6 +89,6 @@ pub fn place() -> tempfile::TempDir {
         builder.prefix("toll-test-");
         builder
     };
-    let in_memory = if free > ROOM { builder().tempdir_in(memory).ok() } else { None };
+    let in_memory = if free > FREE_BYTES { builder().tempdir_in(memory).ok() } else { None };
     in_memory.unwrap_or_else(|| builder().tempdir().unwrap())
 }

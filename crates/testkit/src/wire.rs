@@ -11,7 +11,7 @@ use toll_wire::pcap::{Format, Frame, Link};
 
 /// An event that outlives its decoder.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct DecodedEvent {
     pub start_ns: u64,
     pub first_byte_ns: Option<u64>,
     pub query_ns: Option<u64>,
@@ -30,8 +30,8 @@ pub struct Seen {
 }
 
 #[derive(Debug, Default)]
-pub struct Events {
-    pub list: Vec<Seen>,
+pub struct EventCollector {
+    pub list: Vec<DecodedEvent>,
     pub ledger: DecodeAccounting,
 }
 
@@ -39,9 +39,9 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-impl Sink for Events {
+impl Sink for EventCollector {
     fn on_event(&mut self, event: &Event<'_>) {
-        self.list.push(Seen {
+        self.list.push(DecodedEvent {
             start_ns: event.start_ns,
             first_byte_ns: event.first_byte_ns,
             query_ns: event.query_ns,
@@ -61,15 +61,15 @@ impl Sink for Events {
     }
 }
 
-impl Events {
-    pub fn of(capture: &[u8]) -> Self {
-        Self::with(capture, &Config::default())
+impl EventCollector {
+    pub fn decode(capture: &[u8]) -> Self {
+        Self::decode_with(capture, &Config::default())
     }
 
-    pub fn with(capture: &[u8], config: &Config) -> Self {
+    pub fn decode_with(capture: &[u8], config: &Config) -> Self {
         let format = Format::detect(capture).expect("the test made a capture");
         let mut decoder = CaptureDecoder::new(format, config);
-        let mut events = Events::default();
+        let mut events = EventCollector::default();
         decoder.feed(capture, &mut events).expect("the test made a whole capture");
         decoder.finish(&mut events);
         events.ledger = decoder.accounting();
@@ -77,24 +77,24 @@ impl Events {
         events
     }
 
-    pub fn texts(&self) -> Vec<&str> {
+    pub fn statement_texts(&self) -> Vec<&str> {
         self.list.iter().map(|event| event.text.as_str()).collect()
     }
 
-    pub fn only(&self, text: &str) -> &Seen {
+    pub fn find_only(&self, text: &str) -> &DecodedEvent {
         let mut found = self.list.iter().filter(|event| event.text == text);
-        let first = found.next().unwrap_or_else(|| panic!("no {text:?} in {:?}", self.texts()));
+        let first = found.next().unwrap_or_else(|| panic!("no {text:?} in {:?}", self.statement_texts()));
         assert!(found.next().is_none(), "{text:?} more than once");
         first
     }
 }
 
 /// A captured frame: time and bytes (raw IPv4).
-pub type Captured = (u64, Vec<u8>);
+pub type CapturedFrame = (u64, Vec<u8>);
 
 /// A TCP connection on which each message is one segment, a microsecond after the one before.
 pub struct Conversation {
-    frames: Vec<Captured>,
+    frames: Vec<CapturedFrame>,
     now_ns: u64,
     client_port: u16,
     client_seq: u32,
@@ -131,7 +131,7 @@ impl Conversation {
         Conversation { now_ns, client_seq, server_seq, ..Conversation::new() }
     }
 
-    pub fn frames(&self) -> &[Captured] {
+    pub fn frames(&self) -> &[CapturedFrame] {
         &self.frames
     }
 
@@ -154,7 +154,7 @@ impl Conversation {
         self.open();
         self.server(&greeting());
         self.client(&login("app", "shop"));
-        self.server(&packet(2, &ok(0)));
+        self.server(&protocol_packet(2, &ok(0)));
     }
 
     pub fn client(&mut self, bytes: &[u8]) -> u64 {
@@ -201,7 +201,7 @@ impl Conversation {
 }
 
 /// A capture of raw IP with nanosecond times.
-pub fn pcap(frames: &[Captured]) -> Vec<u8> {
+pub fn pcap(frames: &[CapturedFrame]) -> Vec<u8> {
     const RAW: u16 = 101;
     let mut capture = encode_pcap_header(RAW).to_vec();
     for (time_ns, bytes) in frames {
@@ -213,7 +213,7 @@ pub fn pcap(frames: &[Captured]) -> Vec<u8> {
     capture
 }
 
-pub fn packet(seq: u8, payload: &[u8]) -> Vec<u8> {
+pub fn protocol_packet(seq: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = (payload.len() as u32).to_le_bytes()[..3].to_vec();
     packet.push(seq);
     packet.extend(payload);
@@ -224,10 +224,10 @@ pub const SESSION_TRACK: u32 = 1 << 23;
 pub const DEPRECATE_EOF: u32 = 1 << 24;
 pub const QUERY_ATTRIBUTES: u32 = 1 << 27;
 /// Protocol 4.1, secure connection, schema at login; `CLIENT_MYSQL` marks a server of MySQL.
-pub const USUAL: u32 = 1 | 1 << 3 | 1 << 9 | 1 << 15;
+pub const DEFAULT_CAPABILITIES: u32 = 1 | 1 << 3 | 1 << 9 | 1 << 15;
 
 pub fn greeting() -> Vec<u8> {
-    greeting_with(USUAL)
+    greeting_with(DEFAULT_CAPABILITIES)
 }
 
 pub fn greeting_with(capabilities: u32) -> Vec<u8> {
@@ -238,11 +238,11 @@ pub fn greeting_with(capabilities: u32) -> Vec<u8> {
     payload.extend([a, b, 45, 2, 0, c, d, 21]);
     payload.extend([0; 10]);
     payload.extend(*b"moresaltmore\0");
-    packet(0, &payload)
+    protocol_packet(0, &payload)
 }
 
 pub fn login(user: &str, schema: &str) -> Vec<u8> {
-    login_with(USUAL, user, schema)
+    login_with(DEFAULT_CAPABILITIES, user, schema)
 }
 
 pub fn login_with(capabilities: u32, user: &str, schema: &str) -> Vec<u8> {
@@ -253,7 +253,7 @@ pub fn login_with(capabilities: u32, user: &str, schema: &str) -> Vec<u8> {
     payload.extend([0, 4, 1, 2, 3, 4]);
     payload.extend(schema.as_bytes());
     payload.push(0);
-    packet(1, &payload)
+    protocol_packet(1, &payload)
 }
 
 pub fn ok(affected: u8) -> Vec<u8> {
@@ -262,30 +262,30 @@ pub fn ok(affected: u8) -> Vec<u8> {
 
 /// The head of a result set of one column, in the classic form, and its rows.
 pub fn result(values: &[&str]) -> Vec<u8> {
-    [columns(), rows(4, values)].concat()
+    [column_packets(), row_packets(4, values)].concat()
 }
 
 /// Column count, definition and EOF: packets 1 to 3.
-pub fn columns() -> Vec<u8> {
-    [packet(1, &[1]), packet(2, &definition()), packet(3, EOF)].concat()
+pub fn column_packets() -> Vec<u8> {
+    [protocol_packet(1, &[1]), protocol_packet(2, &column_definition()), protocol_packet(3, EOF)].concat()
 }
 
 /// A column called `id`.
-pub fn definition() -> Vec<u8> {
+pub fn column_definition() -> Vec<u8> {
     b"\x03def\0\0\0\x02id\0\x0c\x3f\0\x0b\0\0\0\x03\0\0\0\0\0".to_vec()
 }
 
 /// The answer to a PREPARE, with classic EOFs after parameters and columns.
-pub fn prepared(id: u8, params: u8, columns: u8) -> Vec<u8> {
-    let mut bytes = packet(1, &[0, id, 0, 0, 0, columns, 0, params, 0, 0, 0, 0]);
+pub fn prepare_response(id: u8, params: u8, columns: u8) -> Vec<u8> {
+    let mut bytes = protocol_packet(1, &[0, id, 0, 0, 0, columns, 0, params, 0, 0, 0, 0]);
     let mut seq = 2;
     for count in [params, columns] {
         for _ in 0..count {
-            bytes.extend(packet(seq, &definition()));
+            bytes.extend(protocol_packet(seq, &column_definition()));
             seq += 1;
         }
         if count > 0 {
-            bytes.extend(packet(seq, EOF));
+            bytes.extend(protocol_packet(seq, EOF));
             seq += 1;
         }
     }
@@ -293,7 +293,7 @@ pub fn prepared(id: u8, params: u8, columns: u8) -> Vec<u8> {
 }
 
 fn compressed_frame(seq: u8, body: &[u8], length: usize) -> Vec<u8> {
-    let mut frame = packet(seq, body);
+    let mut frame = protocol_packet(seq, body);
     let length = (length as u32).to_le_bytes();
     frame.splice(4..4, length[..3].iter().copied());
     frame
@@ -316,14 +316,14 @@ pub fn zstd_frame(seq: u8, content: &[u8]) -> Vec<u8> {
 pub const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
 
 /// Rows and the EOF after them.
-pub fn rows(mut seq: u8, values: &[&str]) -> Vec<u8> {
+pub fn row_packets(mut seq: u8, values: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for value in values {
         let mut row = vec![value.len() as u8];
         row.extend(value.as_bytes());
-        bytes.extend(packet(seq, &row));
+        bytes.extend(protocol_packet(seq, &row));
         seq = seq.wrapping_add(1);
     }
-    bytes.extend(packet(seq, EOF));
+    bytes.extend(protocol_packet(seq, EOF));
     bytes
 }

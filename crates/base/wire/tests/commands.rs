@@ -1,26 +1,27 @@
 //! Decoder tests for every form of command and response.
 
 use toll_testkit::wire::{
-    self, Conversation, DEPRECATE_EOF, EOF, Events, QUERY_ATTRIBUTES, SESSION_TRACK, USUAL, columns,
-    definition, greeting_with, login_with, ok, packet, pcap, prepared, result, rows,
+    self, Conversation, DEFAULT_CAPABILITIES, DEPRECATE_EOF, EOF, EventCollector, QUERY_ATTRIBUTES,
+    SESSION_TRACK, column_definition, column_packets, greeting_with, login_with, ok, pcap, prepare_response,
+    protocol_packet, result, row_packets,
 };
 use toll_wire::event::CommandKind;
 
 fn query(text: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", text.as_bytes()].concat())
+    protocol_packet(0, &[b"\x03", text.as_bytes()].concat())
 }
 
 fn prepare(text: &str) -> Vec<u8> {
-    packet(0, &[b"\x16", text.as_bytes()].concat())
+    protocol_packet(0, &[b"\x16", text.as_bytes()].concat())
 }
 
 /// An EXECUTE of statement 7 with what follows flags and iteration count.
 fn execute(rest: &[u8]) -> Vec<u8> {
-    packet(0, &[&[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0], rest].concat())
+    protocol_packet(0, &[&[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0], rest].concat())
 }
 
-fn events(talk: &Conversation) -> Events {
-    let events = Events::of(&pcap(talk.frames()));
+fn events(talk: &Conversation) -> EventCollector {
+    let events = EventCollector::decode(&pcap(talk.frames()));
     assert_eq!(events.ledger.commands.desynchronised, 0);
     events
 }
@@ -29,9 +30,9 @@ fn events(talk: &Conversation) -> Events {
 fn session(capabilities: u32) -> Conversation {
     let mut talk = Conversation::new();
     talk.open();
-    talk.server(&greeting_with(USUAL | capabilities));
-    talk.client(&login_with(USUAL | capabilities, "app", "shop"));
-    talk.server(&packet(2, &ok(0)));
+    talk.server(&greeting_with(DEFAULT_CAPABILITIES | capabilities));
+    talk.client(&login_with(DEFAULT_CAPABILITIES | capabilities, "app", "shop"));
+    talk.server(&protocol_packet(2, &ok(0)));
     talk
 }
 
@@ -41,11 +42,11 @@ fn a_statement_of_16_mib_is_one_command_cut_at_the_limit() {
     let mut text = vec![b' '; 0xff_ffff + 10];
     text[..7].copy_from_slice(b"\x03insert");
     for (seq, part) in text.chunks(0xff_ffff).enumerate() {
-        for segment in packet(seq as u8, part).chunks(60_000) {
+        for segment in protocol_packet(seq as u8, part).chunks(60_000) {
             talk.client(segment);
         }
     }
-    talk.server(&packet(2, &ok(1)));
+    talk.server(&protocol_packet(2, &ok(1)));
     talk.client(&query("select 1"));
     talk.server(&result(&["1"]));
     let events = events(&talk);
@@ -53,7 +54,7 @@ fn a_statement_of_16_mib_is_one_command_cut_at_the_limit() {
     assert_eq!(insert.text.len() as u64 + insert.text_cut, text.len() as u64 - 1);
     assert_eq!((insert.rows_affected, insert.tainted), (Some(1), false));
     assert!(insert.query_ns.is_some());
-    events.only("select 1");
+    events.find_only("select 1");
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn sequence_numbers_wrap_within_a_result() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("select many"));
     talk.server(&result(&["x"; 700]));
-    assert_eq!(events(&talk).only("select many").rows_sent, Some(700));
+    assert_eq!(events(&talk).find_only("select many").rows_sent, Some(700));
 }
 
 #[test]
@@ -73,7 +74,7 @@ fn rows_that_straddle_segments_at_every_byte_are_counted_alike() {
         talk.server(&response[..cut]);
         let last_ns = talk.server(&response[cut..]);
         let events = events(&talk);
-        let seen = events.only("select it");
+        let seen = events.find_only("select it");
         assert_eq!(seen.rows_sent, Some(3), "cut at {cut}");
         assert_eq!(seen.start_ns + seen.query_ns.unwrap(), last_ns, "cut at {cut}");
     }
@@ -84,34 +85,48 @@ fn an_ok_with_header_fe_ends_rows_where_eof_is_deprecated() {
     let mut talk = session(DEPRECATE_EOF);
     talk.client(&query("select a"));
     let end = [0xfe, 0, 0, 0x22, 0, 3, 0];
-    talk.server(&[packet(1, &[1]), packet(2, &definition()), packet(3, b"\x01a"), packet(4, &end)].concat());
+    talk.server(
+        &[
+            protocol_packet(1, &[1]),
+            protocol_packet(2, &column_definition()),
+            protocol_packet(3, b"\x01a"),
+            protocol_packet(4, &end),
+        ]
+        .concat(),
+    );
     talk.client(&query("select none"));
-    talk.server(&[packet(1, &[1]), packet(2, &definition()), packet(3, &end)].concat());
+    talk.server(
+        &[protocol_packet(1, &[1]), protocol_packet(2, &column_definition()), protocol_packet(3, &end)]
+            .concat(),
+    );
     let events = events(&talk);
-    assert_eq!(events.only("select a").rows_sent, Some(1));
-    assert_eq!(events.only("select none").rows_sent, Some(0));
+    assert_eq!(events.find_only("select a").rows_sent, Some(1));
+    assert_eq!(events.find_only("select none").rows_sent, Some(0));
 }
 
 #[test]
 fn a_row_of_16_mib_that_begins_with_fe_is_a_row() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("select blob"));
-    talk.server(&columns());
+    talk.server(&column_packets());
     let mut row = vec![0; 0xff_ffff];
     row[0] = 0xfe;
-    for segment in [packet(4, &row), packet(5, b"tail"), packet(6, EOF)].concat().chunks(60_000) {
+    for segment in [protocol_packet(4, &row), protocol_packet(5, b"tail"), protocol_packet(6, EOF)]
+        .concat()
+        .chunks(60_000)
+    {
         talk.server(segment);
     }
-    assert_eq!(events(&talk).only("select blob").rows_sent, Some(1));
+    assert_eq!(events(&talk).find_only("select blob").rows_sent, Some(1));
 }
 
 #[test]
 fn errors_carry_number_state_and_message() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("select nosuch"));
-    talk.server(&packet(1, b"\xff\x7a\x04#42S02no such table"));
+    talk.server(&protocol_packet(1, b"\xff\x7a\x04#42S02no such table"));
     let error = ("42S02".to_owned(), "no such table".to_owned());
-    assert_eq!(events(&talk).only("select nosuch").error, Some((1146, error.0, error.1)));
+    assert_eq!(events(&talk).find_only("select nosuch").error, Some((1146, error.0, error.1)));
 }
 
 #[test]
@@ -119,34 +134,40 @@ fn several_results_are_one_command() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("select 1; update t; select 2"));
     let more = [0xfe, 0, 0, 10, 0];
-    talk.server(&[columns(), packet(4, b"\x011"), packet(5, &more)].concat());
-    talk.server(&packet(6, &[0, 5, 0, 10, 0, 0, 0]));
-    let last = [packet(7, &[1]), packet(8, &definition()), packet(9, EOF), rows(10, &["2"])].concat();
+    talk.server(&[column_packets(), protocol_packet(4, b"\x011"), protocol_packet(5, &more)].concat());
+    talk.server(&protocol_packet(6, &[0, 5, 0, 10, 0, 0, 0]));
+    let last = [
+        protocol_packet(7, &[1]),
+        protocol_packet(8, &column_definition()),
+        protocol_packet(9, EOF),
+        row_packets(10, &["2"]),
+    ]
+    .concat();
     let last_ns = talk.server(&last);
     talk.client(&query("select 3"));
     talk.server(&result(&["3"]));
     let events = events(&talk);
-    let several = events.only("select 1; update t; select 2");
+    let several = events.find_only("select 1; update t; select 2");
     assert_eq!((several.rows_sent, several.rows_affected), (Some(2), Some(5)));
     assert_eq!(several.start_ns + several.query_ns.unwrap(), last_ns);
-    events.only("select 3");
+    events.find_only("select 3");
 }
 
 #[test]
 fn a_file_that_the_client_sends_is_no_command() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("load data local infile 'x' into table t"));
-    talk.server(&packet(1, b"\xfbx"));
+    talk.server(&protocol_packet(1, b"\xfbx"));
     // Its sequence numbers wrap, and its content looks like a command.
     for seq in 2..=300u32 {
-        talk.client(&packet(seq as u8, b"\x03select 'not a command'"));
+        talk.client(&protocol_packet(seq as u8, b"\x03select 'not a command'"));
     }
-    talk.client(&packet(45, b""));
-    talk.server(&packet(46, &ok(9)));
+    talk.client(&protocol_packet(45, b""));
+    talk.server(&protocol_packet(46, &ok(9)));
     talk.client(&query("select 1"));
     talk.server(&result(&["1"]));
     let events = events(&talk);
-    assert_eq!(events.only("load data local infile 'x' into table t").rows_affected, Some(9));
+    assert_eq!(events.find_only("load data local infile 'x' into table t").rows_affected, Some(9));
     assert_eq!(events.list.len(), 3);
 }
 
@@ -154,8 +175,8 @@ fn a_file_that_the_client_sends_is_no_command() {
 fn schema_and_user_follow_the_session() {
     let mut talk = session(SESSION_TRACK);
     let mut step = |command: &[u8], reply: &[u8], then: &str| {
-        talk.client(&packet(0, command));
-        talk.server(&packet(1, reply));
+        talk.client(&protocol_packet(0, command));
+        talk.server(&protocol_packet(1, reply));
         talk.client(&query(then));
         talk.server(&result(&["1"]));
     };
@@ -166,7 +187,7 @@ fn schema_and_user_follow_the_session() {
     step(b"\x03begin", b"\0\0\0\x02\x40\0\0\0\x08\x01\x06\x05third", "four");
     step(b"\x11other\0\x00fourth\0", &ok(0), "five");
     let events = events(&talk);
-    let who = |text: &str| (events.only(text).user.clone(), events.only(text).schema.clone());
+    let who = |text: &str| (events.find_only(text).user.clone(), events.find_only(text).schema.clone());
     assert_eq!(who("one"), ("app".into(), "first".into()));
     assert_eq!(who("two"), ("app".into(), "second".into()));
     assert_eq!(who("three"), ("app".into(), "second".into()));
@@ -177,53 +198,53 @@ fn schema_and_user_follow_the_session() {
 #[test]
 fn change_user_may_go_through_further_steps() {
     let mut talk = Conversation::logged_in();
-    talk.client(&packet(0, b"\x11other\0\x00there\0"));
-    talk.server(&packet(1, b"\xfemysql_native_password\0salt"));
-    talk.client(&packet(2, b"\x03answer"));
-    talk.server(&packet(3, &ok(0)));
+    talk.client(&protocol_packet(0, b"\x11other\0\x00there\0"));
+    talk.server(&protocol_packet(1, b"\xfemysql_native_password\0salt"));
+    talk.client(&protocol_packet(2, b"\x03answer"));
+    talk.server(&protocol_packet(3, &ok(0)));
     talk.client(&query("select 1"));
     talk.server(&result(&["1"]));
     let events = events(&talk);
-    assert_eq!(events.only("select 1").schema, "there");
-    assert_eq!(events.only("administrator command: Change_user").schema, "shop");
+    assert_eq!(events.find_only("select 1").schema, "there");
+    assert_eq!(events.find_only("administrator command: Change_user").schema, "shop");
 }
 
 #[test]
 fn a_login_may_go_through_further_steps() {
     let mut talk = Conversation::new();
     talk.open();
-    talk.server(&greeting_with(USUAL));
-    talk.client(&login_with(USUAL, "app", "shop"));
-    talk.server(&packet(2, b"\xfecaching_sha2_password\0salt"));
-    talk.client(&packet(3, b"scramble"));
-    talk.server(&packet(4, b"\x01\x04"));
-    talk.client(&packet(5, b"\x02"));
-    talk.server(&packet(6, b"\x01-----BEGIN PUBLIC KEY-----"));
-    talk.client(&packet(7, b"\x03secret"));
-    talk.server(&packet(8, &ok(0)));
+    talk.server(&greeting_with(DEFAULT_CAPABILITIES));
+    talk.client(&login_with(DEFAULT_CAPABILITIES, "app", "shop"));
+    talk.server(&protocol_packet(2, b"\xfecaching_sha2_password\0salt"));
+    talk.client(&protocol_packet(3, b"scramble"));
+    talk.server(&protocol_packet(4, b"\x01\x04"));
+    talk.client(&protocol_packet(5, b"\x02"));
+    talk.server(&protocol_packet(6, b"\x01-----BEGIN PUBLIC KEY-----"));
+    talk.client(&protocol_packet(7, b"\x03secret"));
+    talk.server(&protocol_packet(8, &ok(0)));
     talk.client(&query("select 1"));
     talk.server(&result(&["1"]));
-    assert_eq!(events(&talk).texts(), ["administrator command: Connect", "select 1"]);
+    assert_eq!(events(&talk).statement_texts(), ["administrator command: Connect", "select 1"]);
 }
 
 #[test]
 fn a_refused_login_is_a_connect_with_an_error() {
     let mut talk = Conversation::new();
     talk.open();
-    talk.server(&greeting_with(USUAL));
-    talk.client(&login_with(USUAL, "app", "shop"));
-    talk.server(&packet(2, b"\xff\x15\x04#28000Access denied"));
+    talk.server(&greeting_with(DEFAULT_CAPABILITIES));
+    talk.client(&login_with(DEFAULT_CAPABILITIES, "app", "shop"));
+    talk.server(&protocol_packet(2, b"\xff\x15\x04#28000Access denied"));
     let events = events(&talk);
-    assert_eq!(events.only("administrator command: Connect").error.as_ref().unwrap().0, 1045);
+    assert_eq!(events.find_only("administrator command: Connect").error.as_ref().unwrap().0, 1045);
 }
 
 #[test]
 fn tls_is_counted_and_never_parsed() {
     let mut talk = Conversation::new();
     talk.open();
-    talk.server(&greeting_with(USUAL | 1 << 11));
-    let request = &login_with(USUAL | 1 << 11, "", "")[4..36];
-    talk.client(&packet(1, request));
+    talk.server(&greeting_with(DEFAULT_CAPABILITIES | 1 << 11));
+    let request = &login_with(DEFAULT_CAPABILITIES | 1 << 11, "", "")[4..36];
+    talk.client(&protocol_packet(1, request));
     talk.client(&[0x16, 3, 1, 0, 4, 1, 2, 3, 4]);
     talk.server(&query("ciphertext that looks like a command"));
     let events = events(&talk);
@@ -236,12 +257,12 @@ fn query_attributes_stand_before_the_text() {
     let mut talk = session(QUERY_ATTRIBUTES);
     // Two of them, one NULL: count, sets, bitmap, new types, type and name each, value.
     let attributes = b"\x02\x01\x02\x01\xfe\x00\x05trace\x08\x00\x01n\x03abc";
-    talk.client(&packet(0, &[b"\x03", &attributes[..], b"select 1"].concat()));
+    talk.client(&protocol_packet(0, &[b"\x03", &attributes[..], b"select 1"].concat()));
     talk.server(&result(&["1"]));
-    talk.client(&packet(0, b"\x03\x00\x01select 2"));
+    talk.client(&protocol_packet(0, b"\x03\x00\x01select 2"));
     talk.server(&result(&["1"]));
     let events = events(&talk);
-    assert_eq!(events.texts()[1..], ["select 1", "select 2"]);
+    assert_eq!(events.statement_texts()[1..], ["select 1", "select 2"]);
 }
 
 /// MySQL reads the count wherever there are parameters; the flag tells of it where there are none.
@@ -249,7 +270,7 @@ fn query_attributes_stand_before_the_text() {
 fn a_count_and_names_stand_among_the_parameters_of_a_client_with_query_attributes() {
     let mut talk = session(QUERY_ATTRIBUTES);
     talk.client(&prepare("select ?, ?"));
-    talk.server(&prepared(7, 2, 0));
+    talk.server(&prepare_response(7, 2, 0));
     // Connector/Python without attributes: count, bitmap, new types, type and empty name each, values.
     talk.client(&execute(b"\x02\x00\x01\x01\x00\x00\xfe\x00\x00\x0a\x03abc"));
     talk.server(&result(&["1"]));
@@ -258,7 +279,7 @@ fn a_count_and_names_stand_among_the_parameters_of_a_client_with_query_attribute
     talk.server(&result(&["1"]));
     // With an attribute, and the flag.
     let named = b"\x03\x00\x01\x01\x00\x00\xfe\x00\x00\xfe\x00\x05trace\x0b\x01e\x01f";
-    talk.client(&packet(0, &[&[0x17, 7, 0, 0, 0, 8, 1, 0, 0, 0], &named[..]].concat()));
+    talk.client(&protocol_packet(0, &[&[0x17, 7, 0, 0, 0, 8, 1, 0, 0, 0], &named[..]].concat()));
     talk.server(&result(&["1"]));
     let events = events(&talk);
     let params: Vec<_> = events.list[2..].iter().map(|event| event.params.as_str()).collect();
@@ -269,7 +290,7 @@ fn a_count_and_names_stand_among_the_parameters_of_a_client_with_query_attribute
 fn parameters_of_every_type_are_rendered_as_sql() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("insert into t values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-    talk.server(&prepared(7, 11, 0));
+    talk.server(&prepare_response(7, 11, 0));
     let mut rest = vec![0b0000_0010, 0, 1];
     for kind in
         [[1, 0], [8, 0], [8, 0x80], [2, 0], [4, 0], [5, 0], [12, 0], [10, 0], [11, 0], [253, 0], [252, 0]]
@@ -288,7 +309,7 @@ fn parameters_of_every_type_are_rendered_as_sql() {
     rest.extend([0xfc, 44, 1]);
     rest.extend([b'b'; 300]);
     talk.client(&execute(&rest));
-    talk.server(&packet(1, &ok(1)));
+    talk.server(&protocol_packet(1, &ok(1)));
     let events = events(&talk);
     let values = format!(
         "-1, NULL, 18446744073709551615, -300, 1.5, 1e300, '2026-11-21 01:02:03.123456', '2026-11-21', \
@@ -305,7 +326,7 @@ fn parameters_of_every_type_are_rendered_as_sql() {
 fn types_are_sent_once_and_used_again() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("select ?"));
-    talk.server(&prepared(7, 1, 1));
+    talk.server(&prepare_response(7, 1, 1));
     talk.client(&execute(&[0, 1, 3, 0, 5, 0, 0, 0]));
     talk.server(&result(&["5"]));
     talk.client(&execute(&[0, 0, 6, 0, 0, 0]));
@@ -319,7 +340,7 @@ fn types_are_sent_once_and_used_again() {
 fn bytes_behind_values_are_minded_where_their_types_are_only_remembered() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("select ?, ?"));
-    talk.server(&prepared(7, 2, 2));
+    talk.server(&prepare_response(7, 2, 2));
     // A byte too many for the NULL, as mysql2 sends it; then the same without types.
     for values in [&[2, 1, 3, 0, 6, 0, 5, 0, 0, 0, 0][..], &[2, 0, 6, 0, 0, 0], &[2, 0, 6, 0, 0, 0, 0]] {
         talk.client(&execute(values));
@@ -334,13 +355,13 @@ fn bytes_behind_values_are_minded_where_their_types_are_only_remembered() {
 fn long_data_stands_for_a_value_and_has_no_reply() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("insert into t values (?, ?)"));
-    talk.server(&prepared(7, 2, 0));
-    talk.client(&packet(0, b"\x18\x07\0\0\0\x01\0long "));
-    talk.client(&packet(0, b"\x18\x07\0\0\0\x01\0text"));
+    talk.server(&prepare_response(7, 2, 0));
+    talk.client(&protocol_packet(0, b"\x18\x07\0\0\0\x01\0long "));
+    talk.client(&protocol_packet(0, b"\x18\x07\0\0\0\x01\0text"));
     talk.client(&execute(&[0, 1, 1, 0, 252, 0, 9]));
-    talk.server(&packet(1, &ok(1)));
+    talk.server(&protocol_packet(1, &ok(1)));
     talk.client(&execute(&[2, 0, 8]));
-    talk.server(&packet(1, &ok(1)));
+    talk.server(&protocol_packet(1, &ok(1)));
     let events = events(&talk);
     assert_eq!(events.list[2].params, "9, 'long text'");
     assert_eq!(events.list[3].params, "8, NULL");
@@ -351,39 +372,56 @@ fn long_data_stands_for_a_value_and_has_no_reply() {
 fn close_and_reset_name_their_statement() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("select 1"));
-    talk.server(&prepared(7, 0, 1));
-    talk.client(&packet(0, &[0x1a, 7, 0, 0, 0]));
-    talk.server(&packet(1, &ok(0)));
-    talk.client(&packet(0, &[0x19, 7, 0, 0, 0]));
+    talk.server(&prepare_response(7, 0, 1));
+    talk.client(&protocol_packet(0, &[0x1a, 7, 0, 0, 0]));
+    talk.server(&protocol_packet(1, &ok(0)));
+    talk.client(&protocol_packet(0, &[0x19, 7, 0, 0, 0]));
     talk.client(&execute(&[]));
-    talk.server(&packet(1, b"\xff\xdb\x04#HY000unknown"));
+    talk.server(&protocol_packet(1, b"\xff\xdb\x04#HY000unknown"));
     let events = events(&talk);
-    assert_eq!(events.texts()[2..], ["RESET 7", "DEALLOCATE PREPARE 7", "EXECUTE 7 (text not seen)"]);
+    assert_eq!(
+        events.statement_texts()[2..],
+        ["RESET 7", "DEALLOCATE PREPARE 7", "EXECUTE 7 (text not seen)"]
+    );
 }
 
 #[test]
 fn a_cursor_opens_without_rows_and_is_fetched_from() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("select 1"));
-    talk.server(&prepared(7, 0, 1));
+    talk.server(&prepare_response(7, 0, 1));
     talk.client(&execute(&[]));
-    talk.server(&[packet(1, &[1]), packet(2, &definition()), packet(3, &[0xfe, 0, 0, 0x42, 0])].concat());
-    talk.client(&packet(0, &[0x1c, 7, 0, 0, 0, 2, 0, 0, 0]));
-    talk.server(&[packet(1, b"\0\0a"), packet(2, b"\0\0b"), packet(3, &[0xfe, 0, 0, 0x82, 0])].concat());
+    talk.server(
+        &[
+            protocol_packet(1, &[1]),
+            protocol_packet(2, &column_definition()),
+            protocol_packet(3, &[0xfe, 0, 0, 0x42, 0]),
+        ]
+        .concat(),
+    );
+    talk.client(&protocol_packet(0, &[0x1c, 7, 0, 0, 0, 2, 0, 0, 0]));
+    talk.server(
+        &[
+            protocol_packet(1, b"\0\0a"),
+            protocol_packet(2, b"\0\0b"),
+            protocol_packet(3, &[0xfe, 0, 0, 0x82, 0]),
+        ]
+        .concat(),
+    );
     let events = events(&talk);
     assert_eq!(events.list[2].rows_sent, Some(0));
-    assert_eq!(events.only("administrator command: Stmt_fetch").rows_sent, Some(2));
+    assert_eq!(events.find_only("administrator command: Stmt_fetch").rows_sent, Some(2));
 }
 
 #[test]
 fn bulk_execution_lists_its_rows() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("insert into t values (?, ?)"));
-    talk.server(&prepared(7, 2, 0));
+    talk.server(&prepare_response(7, 2, 0));
     let head = [0xfa, 7, 0, 0, 0, 0xc0, 0, 3, 0, 253, 0];
     let values = [&[0, 1, 0, 0, 0, 0, 1][..], b"a", &[1, 2]].concat();
-    talk.client(&packet(0, &[&head[..], &values].concat()));
-    talk.server(&packet(1, &ok(2)));
+    talk.client(&protocol_packet(0, &[&head[..], &values].concat()));
+    talk.server(&protocol_packet(1, &ok(2)));
     assert_eq!(events(&talk).list.last().unwrap().params, "(1, 'a'), (NULL, DEFAULT)");
 }
 
@@ -391,8 +429,8 @@ fn bulk_execution_lists_its_rows() {
 fn the_statement_prepared_last_is_known_before_it_is_answered() {
     let mut talk = Conversation::logged_in();
     let last = [0x17, 0xff, 0xff, 0xff, 0xff, 0, 1, 0, 0, 0, 0, 1, 1, 0, 9];
-    talk.client(&[prepare("select ?"), packet(0, &last)].concat());
-    talk.server(&prepared(7, 1, 1));
+    talk.client(&[prepare("select ?"), protocol_packet(0, &last)].concat());
+    talk.server(&prepare_response(7, 1, 1));
     talk.server(&result(&["9"]));
     let events = events(&talk);
     let executed = &events.list[2];
@@ -404,10 +442,10 @@ fn the_statement_prepared_last_is_known_before_it_is_answered() {
 fn progress_reports_are_no_errors() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("alter table t add index (a)"));
-    talk.server(&packet(1, b"\xff\xff\xff\x01\x01\x02\x10\x27\0\x05stage"));
-    let last_ns = talk.server(&packet(2, &ok(0)));
+    talk.server(&protocol_packet(1, b"\xff\xff\xff\x01\x01\x02\x10\x27\0\x05stage"));
+    let last_ns = talk.server(&protocol_packet(2, &ok(0)));
     let events = events(&talk);
-    let alter = events.only("alter table t add index (a)");
+    let alter = events.find_only("alter table t add index (a)");
     assert_eq!(alter.error, None);
     assert_eq!(alter.start_ns + alter.query_ns.unwrap(), last_ns);
 }
@@ -419,26 +457,26 @@ fn commands_sent_before_the_first_reply_are_told_apart() {
     talk.client(&query("three"));
     let first = result(&["1"]);
     talk.server(&first[..10]);
-    talk.server(&[&first[10..], &packet(1, &ok(2))[..]].concat());
+    talk.server(&[&first[10..], &protocol_packet(1, &ok(2))[..]].concat());
     let last_ns = talk.server(&result(&["3", "3"]));
     let events = events(&talk);
-    assert_eq!(events.texts()[1..], ["one", "two", "three"]);
-    assert_eq!(events.only("one").rows_sent, Some(1));
-    assert_eq!(events.only("two").rows_affected, Some(2));
-    assert_eq!(events.only("three").rows_sent, Some(2));
-    assert_eq!(events.only("two").start_ns, sent_ns);
-    assert!(events.only("three").start_ns + events.only("three").query_ns.unwrap() == last_ns);
+    assert_eq!(events.statement_texts()[1..], ["one", "two", "three"]);
+    assert_eq!(events.find_only("one").rows_sent, Some(1));
+    assert_eq!(events.find_only("two").rows_affected, Some(2));
+    assert_eq!(events.find_only("three").rows_sent, Some(2));
+    assert_eq!(events.find_only("two").start_ns, sent_ns);
+    assert!(events.find_only("three").start_ns + events.find_only("three").query_ns.unwrap() == last_ns);
 }
 
 #[test]
 fn a_replication_stream_ends_the_commands() {
     let mut talk = Conversation::logged_in();
-    talk.client(&packet(0, b"\x12\x04\0\0\0\0\0\x01\0\0\0binlog.1"));
+    talk.client(&protocol_packet(0, b"\x12\x04\0\0\0\0\0\x01\0\0\0binlog.1"));
     for seq in 1..200u8 {
-        talk.server(&packet(seq, b"\0some event"));
+        talk.server(&protocol_packet(seq, b"\0some event"));
     }
     let events = events(&talk);
-    assert_eq!(events.texts()[1..], ["administrator command: Binlog_dump"]);
+    assert_eq!(events.statement_texts()[1..], ["administrator command: Binlog_dump"]);
 }
 
 #[test]
@@ -449,11 +487,11 @@ fn a_session_joined_midway_is_read_from_its_next_command() {
     talk.server(&result(&["1"]));
     talk.client(&prepare("select ?"));
     // Whether an EOF ends the definitions is not known here; the next command tells.
-    talk.server(&prepared(7, 1, 0));
+    talk.server(&prepare_response(7, 1, 0));
     talk.client(&execute(&[0, 1, 1, 0, 3]));
     talk.server(&result(&["3"]));
     let events = events(&talk);
-    assert_eq!(events.texts(), ["select 1", "select ?", "select ?"]);
+    assert_eq!(events.statement_texts(), ["select 1", "select ?", "select ?"]);
     assert_eq!(events.ledger.sessions.joined_midway, 1);
     assert_eq!(events.ledger.commands.complete, 3);
 }
@@ -462,16 +500,16 @@ fn a_session_joined_midway_is_read_from_its_next_command() {
 fn a_response_cut_by_a_snap_length_keeps_its_time() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("select wide"));
-    talk.server(&columns());
-    let last_ns = talk.server(&rows(4, &["0123456789"; 40]));
+    talk.server(&column_packets());
+    let last_ns = talk.server(&row_packets(4, &["0123456789"; 40]));
     talk.cut_last(60);
     talk.client(&query("select 2"));
     talk.server(&result(&["2"]));
     let events = events(&talk);
-    let wide = events.only("select wide");
+    let wide = events.find_only("select wide");
     assert_eq!((wide.tainted, wide.rows_sent), (false, None));
     assert_eq!(wide.start_ns + wide.query_ns.unwrap(), last_ns);
-    assert_eq!(events.only("select 2").rows_sent, Some(1));
+    assert_eq!(events.find_only("select 2").rows_sent, Some(1));
     assert_eq!(events.ledger.frames.truncated, 1);
 }
 
@@ -482,7 +520,7 @@ fn a_statement_cut_by_a_snap_length_says_how_much_is_missing() {
     talk.cut_last(40 + 4 + 1 + 16);
     talk.server(&result(&["1"]));
     let events = events(&talk);
-    let cut = events.only("select something");
+    let cut = events.find_only("select something");
     assert_eq!((cut.text_cut, cut.tainted, cut.rows_sent), (12, false, Some(1)));
 }
 
@@ -501,7 +539,7 @@ fn zlib_and_zstd_frames_are_expanded_wherever_packets_begin_in_them() {
         talk.server(&wire::stored_frame(1, &result(&["2"])));
         let events = events(&talk);
         assert_eq!(events.list[1].rows_sent, Some(200));
-        assert_eq!(events.texts()[2], "select 2");
+        assert_eq!(events.statement_texts()[2], "select 2");
         assert_eq!(events.ledger.sessions.compressed, 1);
     }
 }

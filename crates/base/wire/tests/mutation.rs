@@ -1,6 +1,8 @@
 //! Mutation tests: damaged input gives an error, or counters that add up.
 
-use toll_testkit::wire::{self, Conversation, Events, columns, ok, packet, pcap, prepared, result};
+use toll_testkit::wire::{
+    self, Conversation, EventCollector, column_packets, ok, pcap, prepare_response, protocol_packet, result,
+};
 use toll_wire::decoder::{CaptureDecoder, Config, Decoder};
 use toll_wire::pcap::{Format, Frame, Interface, Link, Reader, write};
 use toll_wire::profile::Profile;
@@ -23,19 +25,19 @@ impl TestRng {
 
 fn talk() -> Conversation {
     let mut talk = Conversation::logged_in();
-    talk.client(&packet(0, b"\x03select 1"));
+    talk.client(&protocol_packet(0, b"\x03select 1"));
     talk.server(&result(&["1", "2"]));
-    talk.client(&packet(0, b"\x16select ?, ?"));
-    talk.server(&prepared(7, 2, 2));
-    talk.client(&packet(0, &[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 0, 253, 0, 1, 0, 0, 0]));
-    talk.server(&columns());
-    talk.client(&packet(0, b"\xfa\x07\0\0\0\xc0\0\x03\0\xfd\0\0\x01\0\0\0\0\x01a"));
-    talk.server(&packet(1, &ok(1)));
-    talk.client(&packet(0, b"\x03load data local infile 'x' into table t"));
-    talk.server(&packet(1, b"\xfbx"));
-    talk.client(&[packet(2, b"1,2"), packet(3, b"")].concat());
-    talk.server(&packet(4, &ok(1)));
-    talk.client(&wire::zlib_frame(0, &packet(0, b"\x03select compressed, compressed, compressed")));
+    talk.client(&protocol_packet(0, b"\x16select ?, ?"));
+    talk.server(&prepare_response(7, 2, 2));
+    talk.client(&protocol_packet(0, &[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 0, 253, 0, 1, 0, 0, 0]));
+    talk.server(&column_packets());
+    talk.client(&protocol_packet(0, b"\xfa\x07\0\0\0\xc0\0\x03\0\xfd\0\0\x01\0\0\0\0\x01a"));
+    talk.server(&protocol_packet(1, &ok(1)));
+    talk.client(&protocol_packet(0, b"\x03load data local infile 'x' into table t"));
+    talk.server(&protocol_packet(1, b"\xfbx"));
+    talk.client(&[protocol_packet(2, b"1,2"), protocol_packet(3, b"")].concat());
+    talk.server(&protocol_packet(4, &ok(1)));
+    talk.client(&wire::zlib_frame(0, &protocol_packet(0, b"\x03select compressed, compressed, compressed")));
     talk.server(&wire::zstd_frame(1, &result(&["1"])));
     talk.close();
     talk
@@ -105,7 +107,7 @@ fn decode_damaged(format: Format, seed: &[u8]) {
     for _ in 0..ROUNDS {
         let input = damage(seed, &mut dice);
         let mut decoder = CaptureDecoder::new(format, &Config::default());
-        let mut events = Events::default();
+        let mut events = EventCollector::default();
         // Refusing is fine: what was read before must still be accounted for.
         let _refused = decoder.feed(&input, &mut events);
         decoder.finish(&mut events);
@@ -146,7 +148,7 @@ fn damaged_messages_in_whole_segments_are_accounted_for() {
                 frame[byte] = dice.next() as u8;
             }
         }
-        Events::of(&pcap(&frames));
+        EventCollector::decode(&pcap(&frames));
     }
 }
 
@@ -163,7 +165,7 @@ fn every_link_type_takes_any_bytes() {
     ];
     let mut dice = TestRng(5);
     let mut decoder = Decoder::new(&Config::default());
-    let mut events = Events::default();
+    let mut events = EventCollector::default();
     for round in 0..ROUNDS {
         let mut bytes: Vec<u8> = (0..dice.below(120)).map(|_| dice.next() as u8).collect();
         if let Some(first) = bytes.first_mut() {
@@ -183,13 +185,17 @@ fn every_link_type_takes_any_bytes() {
 #[test]
 fn the_three_forms_of_a_capture_hold_the_same_commands() {
     let talk = talk();
-    let texts =
-        |capture: &[u8]| Events::of(capture).texts().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts = |capture: &[u8]| {
+        EventCollector::decode(capture).statement_texts().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
     let expected = texts(&pcap(talk.frames()));
     assert!(expected.len() > 4);
     assert_eq!(texts(&pcapng(&talk)), expected);
     assert_eq!(texts(&tcpdump_text(&talk)), expected);
-    assert_eq!(Events::of(&pcapng(&talk)).list, Events::of(&pcap(talk.frames())).list);
+    assert_eq!(
+        EventCollector::decode(&pcapng(&talk)).list,
+        EventCollector::decode(&pcap(talk.frames())).list
+    );
 }
 
 #[test]
@@ -198,7 +204,7 @@ fn a_record_that_claims_4_gb_is_refused() {
     let length_at = 24 + 8;
     capture[length_at..length_at + 4].fill(0xff);
     let mut decoder = CaptureDecoder::new(Format::Pcap, &Config::default());
-    let error = decoder.feed(&capture, &mut Events::default()).unwrap_err();
+    let error = decoder.feed(&capture, &mut EventCollector::default()).unwrap_err();
     assert_eq!(error.offset, 24);
     assert!(error.to_string().contains("4294967295"), "{error}");
 }

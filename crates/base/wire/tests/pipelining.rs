@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::collections::BTreeMap;
-use toll_testkit::wire::{Conversation, Events, Seen, packet, pcap, prepared, result};
+use toll_testkit::wire::{
+    Conversation, DecodedEvent, EventCollector, pcap, prepare_response, protocol_packet, result,
+};
 
 /// What a client has sent, and what its server will answer.
 #[derive(Clone, Copy)]
@@ -59,7 +61,7 @@ impl PipelinedClient {
             _ => (SentCommand::Query, format!("\x03select {n} from t").into_bytes()),
         };
         self.sent.push(sent);
-        self.send_message(true, &packet(0, &message));
+        self.send_message(true, &protocol_packet(0, &message));
     }
 
     fn answer(&mut self) {
@@ -67,7 +69,7 @@ impl PipelinedClient {
         self.answered += 1;
         match self.sent[n] {
             SentCommand::Prepare => {
-                self.send_message(false, &prepared(n as u8, 0, 1));
+                self.send_message(false, &prepare_response(n as u8, 0, 1));
                 self.prepared_id = Some(n as u8);
             }
             SentCommand::Query | SentCommand::Execute => {
@@ -104,23 +106,23 @@ impl PipelinedClient {
         ahead
     }
 
-    fn events(&self) -> Events {
-        Events::of(&pcap(self.talk.frames()))
+    fn events(&self) -> EventCollector {
+        EventCollector::decode(&pcap(self.talk.frames()))
     }
 
-    fn events_without(&self, lost: impl Fn(usize) -> bool) -> Events {
+    fn events_without(&self, lost: impl Fn(usize) -> bool) -> EventCollector {
         let frames = self.talk.frames().iter().enumerate();
         let kept: Vec<_> = frames.filter(|(at, _)| !lost(*at)).map(|(_, frame)| frame.clone()).collect();
-        Events::of(&pcap(&kept))
+        EventCollector::decode(&pcap(&kept))
     }
 }
 
 /// Whether `event` is one of `whole`, but for a text that was not captured.
-fn is_in(event: &Seen, whole: &Events) -> bool {
+fn is_in(event: &DecodedEvent, whole: &EventCollector) -> bool {
     whole.list.iter().any(|truth| {
         let unseen = event.text.ends_with("(text not seen)");
         let text = if unseen { &truth.text } else { &event.text };
-        Seen { text: text.clone(), ..event.clone() } == *truth
+        DecodedEvent { text: text.clone(), ..event.clone() } == *truth
     })
 }
 
@@ -161,8 +163,8 @@ proptest! {
 }
 
 /// What became of each command, by its number: believed or tainted.
-fn tainted_by_number(events: &Events) -> BTreeMap<usize, bool> {
-    let number = |event: &Seen| event.text.split(' ').nth(1)?.parse::<usize>().ok();
+fn tainted_by_number(events: &EventCollector) -> BTreeMap<usize, bool> {
+    let number = |event: &DecodedEvent| event.text.split(' ').nth(1)?.parse::<usize>().ok();
     events.list.iter().filter_map(|event| Some((number(event)?, !event.tainted))).collect()
 }
 
@@ -175,7 +177,7 @@ fn plain_bursts(count: usize) -> Conversation {
     for burst in 0..count {
         let numbers = burst * 3..burst * 3 + 3;
         for n in numbers.clone() {
-            talk.client(&packet(0, format!("\x03select {n} from t").as_bytes()));
+            talk.client(&protocol_packet(0, format!("\x03select {n} from t").as_bytes()));
         }
         for n in numbers {
             talk.server(&result(&vec!["some value"; n]));
@@ -184,10 +186,10 @@ fn plain_bursts(count: usize) -> Conversation {
     talk
 }
 
-fn without(talk: &Conversation, lost: usize) -> Events {
+fn without(talk: &Conversation, lost: usize) -> EventCollector {
     let mut frames = talk.frames().to_vec();
     frames.remove(lost);
-    Events::of(&pcap(&frames))
+    EventCollector::decode(&pcap(&frames))
 }
 
 #[test]
@@ -211,7 +213,7 @@ fn a_client_that_never_waits_for_all_is_not_believed_after_a_loss() {
     let mut talk = Conversation::logged_in();
     let mut sent = 0;
     let mut send = |talk: &mut Conversation| {
-        talk.client(&packet(0, format!("\x03select {sent} from t").as_bytes()));
+        talk.client(&protocol_packet(0, format!("\x03select {sent} from t").as_bytes()));
         sent += 1;
     };
     (0..3).for_each(|_| send(&mut talk));

@@ -3,13 +3,14 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use toll_testkit::wire::{
-    self, Captured, Conversation, Events, columns, ok, packet, pcap, prepared, result, rows,
+    self, CapturedFrame, Conversation, EventCollector, column_packets, ok, pcap, prepare_response,
+    protocol_packet, result, row_packets,
 };
 use toll_wire::decoder::{CaptureDecoder, Config, Shard};
 use toll_wire::pcap::Format;
 
 fn query(text: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", text.as_bytes()].concat())
+    protocol_packet(0, &[b"\x03", text.as_bytes()].concat())
 }
 
 /// A session with queries, a prepared statement and an error, whose messages are cut at `cuts`.
@@ -31,23 +32,26 @@ fn talk(cuts: &[usize]) -> Conversation {
     for round in 0..6u8 {
         say(true, &query(&format!("select {round} from a_table_with_a_name")));
         say(false, &result(&vec!["some value"; usize::from(round) * 3]));
-        say(true, &packet(0, b"\x16select ?, ?"));
-        say(false, &prepared(round, 2, 2));
-        say(true, &packet(0, &[0x17, round, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 0, 253, 0, round, 0, 0, 0]));
+        say(true, &protocol_packet(0, b"\x16select ?, ?"));
+        say(false, &prepare_response(round, 2, 2));
+        say(
+            true,
+            &protocol_packet(0, &[0x17, round, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 0, 253, 0, round, 0, 0, 0]),
+        );
         say(false, &result(&["prepared"]));
-        say(true, &packet(0, &[0x19, round, 0, 0, 0]));
+        say(true, &protocol_packet(0, &[0x19, round, 0, 0, 0]));
         say(true, &query("select nosuch"));
-        say(false, &packet(1, b"\xff\x7a\x04#42S02no such table"));
+        say(false, &protocol_packet(1, b"\xff\x7a\x04#42S02no such table"));
         say(true, &[query("first of two"), query("second of two")].concat());
-        say(false, &[packet(1, &ok(1)), packet(1, &ok(2))].concat());
+        say(false, &[protocol_packet(1, &ok(1)), protocol_packet(1, &ok(2))].concat());
     }
-    say(true, &packet(0, b"\x01"));
+    say(true, &protocol_packet(0, b"\x01"));
     talk.close();
     talk
 }
 
 /// Events without what depends on where messages are cut.
-fn timeless(events: Events) -> Vec<wire::Seen> {
+fn timeless(events: EventCollector) -> Vec<wire::DecodedEvent> {
     let mut list = events.list;
     for event in &mut list {
         (event.start_ns, event.query_ns, event.first_byte_ns) = (0, None, None);
@@ -57,7 +61,7 @@ fn timeless(events: Events) -> Vec<wire::Seen> {
 
 /// Moves each frame up to `window` places from where it was; the first keeps its place, since
 /// what comes before the first frame of a capture is not part of it.
-fn shuffled(frames: &[Captured], window: usize, seed: u64) -> Vec<Captured> {
+fn shuffled(frames: &[CapturedFrame], window: usize, seed: u64) -> Vec<CapturedFrame> {
     let mut state = seed | 1;
     let mut keyed: Vec<_> = frames.iter().cloned().enumerate().collect();
     keyed[1..].sort_by_cached_key(|(place, _)| {
@@ -68,7 +72,7 @@ fn shuffled(frames: &[Captured], window: usize, seed: u64) -> Vec<Captured> {
 }
 
 /// Compares event by event: a whole list would bury the one that differs.
-fn same(seen: &[wire::Seen], expected: &[wire::Seen]) -> Result<(), TestCaseError> {
+fn same(seen: &[wire::DecodedEvent], expected: &[wire::DecodedEvent]) -> Result<(), TestCaseError> {
     for (at, (seen, expected)) in seen.iter().zip(expected).enumerate() {
         prop_assert_eq!(seen, expected, "event {}", at);
     }
@@ -81,8 +85,8 @@ proptest! {
 
     #[test]
     fn cutting_messages_into_segments_changes_no_event(cuts in prop::collection::vec(1usize..80, 1..20)) {
-        let whole = timeless(Events::of(&pcap(talk(&[]).frames())));
-        let cut = Events::of(&pcap(talk(&cuts).frames()));
+        let whole = timeless(EventCollector::decode(&pcap(talk(&[]).frames())));
+        let cut = EventCollector::decode(&pcap(talk(&cuts).frames()));
         prop_assert_eq!(cut.ledger.commands.tainted, 0);
         same(&timeless(cut), &whole)?;
     }
@@ -90,8 +94,8 @@ proptest! {
     #[test]
     fn disorder_changes_no_event_and_no_time(cuts in prop::collection::vec(1usize..80, 1..20), window in 1usize..12, seed: u64) {
         let talk = talk(&cuts);
-        let ordered = Events::of(&pcap(talk.frames()));
-        let disordered = Events::of(&pcap(&shuffled(talk.frames(), window, seed)));
+        let ordered = EventCollector::decode(&pcap(talk.frames()));
+        let disordered = EventCollector::decode(&pcap(&shuffled(talk.frames(), window, seed)));
         same(&disordered.list, &ordered.list)?;
         prop_assert_eq!(disordered.ledger.commands, ordered.ledger.commands);
     }
@@ -104,7 +108,7 @@ proptest! {
         copied in prop::collection::vec(any::<bool>(), 1..30),
     ) {
         let talk = talk(&cuts);
-        let ordered = Events::of(&pcap(talk.frames()));
+        let ordered = EventCollector::decode(&pcap(talk.frames()));
         let mut frames = Vec::new();
         for (frame, copied) in shuffled(talk.frames(), window, seed).into_iter().zip(copied.into_iter().cycle()) {
             frames.push(frame.clone());
@@ -113,16 +117,16 @@ proptest! {
                 frames.push((frame.0 + 500, frame.1));
             }
         }
-        let doubled = Events::of(&pcap(&frames));
+        let doubled = EventCollector::decode(&pcap(&frames));
         same(&doubled.list, &ordered.list)?;
     }
 
     #[test]
     fn how_a_capture_is_fed_changes_nothing(chunks in prop::collection::vec(1usize..3000, 1..10)) {
         let capture = pcap(talk(&[17, 60]).frames());
-        let whole = Events::of(&capture);
+        let whole = EventCollector::decode(&capture);
         let mut decoder = CaptureDecoder::new(Format::Pcap, &Config::default());
-        let mut events = Events::default();
+        let mut events = EventCollector::default();
         let mut rest = &capture[..];
         for chunk in chunks.into_iter().cycle() {
             let (head, tail) = rest.split_at(chunk.min(rest.len()));
@@ -142,10 +146,10 @@ proptest! {
         lost in prop::collection::vec(0usize..600, 1..12),
     ) {
         let talk = talk(&cuts);
-        let whole = Events::of(&pcap(talk.frames()));
+        let whole = EventCollector::decode(&pcap(talk.frames()));
         let kept: Vec<_> =
             talk.frames().iter().enumerate().filter(|(at, _)| !lost.contains(at)).map(|(_, frame)| frame.clone()).collect();
-        let seen = Events::of(&pcap(&kept));
+        let seen = EventCollector::decode(&pcap(&kept));
         for event in seen.list.iter().filter(|event| !event.tainted && event.query_ns.is_some()) {
             let mut event = event.clone();
             let unseen = event.text.contains("text not seen");
@@ -169,7 +173,7 @@ proptest! {
 #[test]
 fn the_order_of_bytes_outlives_a_wrap_of_sequence_numbers() {
     // The conversation begins 40 and 90 bytes before its numbers wrap.
-    let events = Events::of(&pcap(talk(&[50]).frames()));
+    let events = EventCollector::decode(&pcap(talk(&[50]).frames()));
     assert_eq!(events.ledger.commands.tainted, 0);
     assert_eq!(events.ledger.bytes.lost_from_client + events.ledger.bytes.lost_from_server, 0);
 }
@@ -183,7 +187,7 @@ fn a_lost_response_taints_its_command_and_no_other() {
     }
     let mut frames = talk.frames().to_vec();
     frames.remove(9);
-    let events = Events::of(&pcap(&frames));
+    let events = EventCollector::decode(&pcap(&frames));
     let tainted: Vec<_> = events.list.iter().map(|event| event.tainted).collect();
     assert_eq!(tainted, [false, false, true, false]);
     assert!(events.list.iter().all(|event| event.query_ns.is_none() == event.tainted));
@@ -200,8 +204,8 @@ fn a_lost_command_leaves_an_orphaned_response() {
     }
     let mut frames = talk.frames().to_vec();
     frames.remove(8);
-    let events = Events::of(&pcap(&frames));
-    assert_eq!(events.texts(), ["administrator command: Connect", "one", "three"]);
+    let events = EventCollector::decode(&pcap(&frames));
+    assert_eq!(events.statement_texts(), ["administrator command: Connect", "one", "three"]);
     assert!(events.list.iter().all(|event| !event.tainted));
     assert_eq!(events.ledger.bytes.lost_from_client, 8);
 }
@@ -211,8 +215,8 @@ fn a_gap_within_a_row_loses_the_time_and_keeps_the_step() {
     let mut talk = Conversation::logged_in();
     talk.client(&query("one"));
     let wide = "w".repeat(200);
-    let response = [columns(), rows(4, &[&wide, &wide])].concat();
-    let (head, tail) = response.split_at(columns().len() + 50);
+    let response = [column_packets(), row_packets(4, &[&wide, &wide])].concat();
+    let (head, tail) = response.split_at(column_packets().len() + 50);
     talk.server(head);
     talk.server(&tail[..100]);
     talk.server(&tail[100..]);
@@ -220,20 +224,20 @@ fn a_gap_within_a_row_loses_the_time_and_keeps_the_step() {
     talk.server(&result(&["1"]));
     let mut frames = talk.frames().to_vec();
     frames.remove(8);
-    let events = Events::of(&pcap(&frames));
-    let one = events.only("one");
+    let events = EventCollector::decode(&pcap(&frames));
+    let one = events.find_only("one");
     assert_eq!((one.tainted, one.rows_sent), (true, Some(2)));
-    assert!(!events.only("two").tainted);
+    assert!(!events.find_only("two").tainted);
 }
 
 #[test]
 fn definitions_whose_eof_was_not_captured_are_not_the_end_of_a_response() {
-    let answer = prepared(7, 0, 1);
+    let answer = prepare_response(7, 0, 1);
     let eof = 9;
     let ended = |talk: &mut Conversation, captured: usize| {
-        talk.client(&packet(0, b"\x16select 1"));
+        talk.client(&protocol_packet(0, b"\x16select 1"));
         talk.server(&answer[..captured]);
-        Events::of(&pcap(talk.frames())).only("select 1").query_ns.is_some()
+        EventCollector::decode(&pcap(talk.frames())).find_only("select 1").query_ns.is_some()
     };
     // The login tells that an EOF follows.
     assert!(ended(&mut Conversation::logged_in(), answer.len()));
@@ -253,7 +257,7 @@ fn a_port_that_is_used_again_is_another_session() {
     second.client(&query("two"));
     second.server(&result(&["1"]));
     let frames = [first.frames(), second.frames()].concat();
-    let events = Events::of(&pcap(&frames));
+    let events = EventCollector::decode(&pcap(&frames));
     assert_eq!(events.ledger.sessions.plain, 2);
     assert_eq!(events.ledger.commands.complete, 4);
 }
@@ -272,13 +276,13 @@ fn shards_share_the_events_and_their_ledgers_add_up() {
     let (time_ns, headers) = frames[0].clone();
     frames.push((time_ns, headers[..30].to_vec()));
     let capture = pcap(&frames);
-    let whole = Events::of(&capture);
+    let whole = EventCollector::decode(&capture);
     assert_eq!(whole.ledger.frames.truncated, 1);
     let mut sum = toll_wire::accounting::DecodeAccounting::default();
     let mut ports = Vec::new();
     for index in 0..3 {
         let config = Config { shard: Shard { index, of: 3 }, ..Config::default() };
-        let part = Events::with(&capture, &config);
+        let part = EventCollector::decode_with(&capture, &config);
         assert!(part.ledger.sessions.seen > 0);
         sum += part.ledger;
         ports.extend(part.list.iter().map(|event| event.port));
@@ -302,7 +306,7 @@ fn connections_beyond_the_limit_end_the_one_idle_for_longest() {
         talk.server(&result(&["1"]));
         frames.extend(talk.frames().iter().cloned());
     }
-    let events = Events::with(&pcap(&frames), &config);
+    let events = EventCollector::decode_with(&pcap(&frames), &config);
     assert_eq!(events.ledger.sessions.plain, 50);
     assert_eq!(events.ledger.commands.complete, 100);
 }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 use toll_testkit::wire::{
-    self, Conversation, Events, Seen, greeting, greeting_with, login, ok, packet, pcap, result, rows,
+    self, Conversation, DecodedEvent, EventCollector, greeting, greeting_with, login, ok, pcap,
+    protocol_packet, result, row_packets,
 };
 use toll_wire::decoder::{CallDirection, Config, Decoder, Limits, Shard, SocketChunk};
 use toll_wire::event::{Event, Sink};
@@ -12,7 +13,7 @@ const BEGUN_NS: u64 = 1_700_000_000_000_000_000;
 /// Connections of one server, each call a microsecond after the one before.
 struct SocketCalls {
     decoder: Decoder,
-    events: Events,
+    events: EventCollector,
     now_ns: u64,
     socket: u64,
     /// So far by the client and by the server.
@@ -22,7 +23,7 @@ struct SocketCalls {
 
 impl SocketCalls {
     fn new(config: &Config) -> Self {
-        let (decoder, events) = (Decoder::new(config), Events::default());
+        let (decoder, events) = (Decoder::new(config), EventCollector::default());
         SocketCalls { decoder, events, now_ns: BEGUN_NS, socket: 7, offsets: [0; 2], deciphered: false }
     }
 
@@ -78,14 +79,14 @@ impl SocketCalls {
     fn log_in(&mut self) {
         self.server(&greeting());
         self.client(&login("app", "shop"));
-        self.server(&packet(2, &ok(0)));
+        self.server(&protocol_packet(2, &ok(0)));
     }
 
     fn close(&mut self) {
         self.decode_chunk(SocketChunk { closed: true, ..SocketChunk::default() });
     }
 
-    fn end(mut self) -> Events {
+    fn end(mut self) -> EventCollector {
         self.decoder.finish(&mut self.events);
         self.events.ledger = self.decoder.accounting();
         assert!(self.events.ledger.is_consistent(), "{:#?}", self.events.ledger);
@@ -94,7 +95,7 @@ impl SocketCalls {
 }
 
 fn query(text: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", text.as_bytes()].concat())
+    protocol_packet(0, &[b"\x03", text.as_bytes()].concat())
 }
 
 #[test]
@@ -103,22 +104,22 @@ fn calls_are_decoded_as_packets_are() {
     talk.client(&query("select id from items"));
     talk.server(&result(&["1", "2"]));
     talk.client(&query("delete from items"));
-    talk.server(&packet(1, &ok(3)));
-    talk.client(&packet(0, b"\x01"));
-    let mut packets = Events::of(&pcap(talk.frames()));
+    talk.server(&protocol_packet(1, &ok(3)));
+    talk.client(&protocol_packet(0, b"\x01"));
+    let mut packets = EventCollector::decode(&pcap(talk.frames()));
 
     let mut calls = SocketCalls::opened();
     calls.log_in();
     calls.client(&query("select id from items"));
     calls.server(&result(&["1", "2"]));
     calls.client(&query("delete from items"));
-    calls.server(&packet(1, &ok(3)));
-    calls.client(&packet(0, b"\x01"));
+    calls.server(&protocol_packet(1, &ok(3)));
+    calls.client(&protocol_packet(0, b"\x01"));
     calls.close();
     let events = calls.end();
 
     // Other moments, and no port: no TCP connection came first.
-    let same = |seen: &mut Seen| (seen.start_ns, seen.port) = (0, 0);
+    let same = |seen: &mut DecodedEvent| (seen.start_ns, seen.port) = (0, 0);
     let mut list = events.list.clone();
     list.iter_mut().for_each(same);
     packets.list.iter_mut().for_each(same);
@@ -138,9 +139,9 @@ fn a_command_may_come_in_several_calls_and_pieces() {
     for piece in command[4..].chunks(32 << 10) {
         calls.client(piece);
     }
-    calls.server(&packet(1, &ok(0)));
+    calls.server(&protocol_packet(1, &ok(0)));
     let events = calls.end();
-    let seen = events.only(&text);
+    let seen = events.find_only(&text);
     assert!(!seen.tainted && seen.query_ns == Some(1000), "{:?}", seen.query_ns);
 }
 
@@ -155,16 +156,16 @@ fn what_is_cut_of_an_answer_leaves_its_time_and_the_next_command_whole() {
     calls.client(&query("select 2"));
     calls.server(&result(&["2"]));
     let events = calls.end();
-    let seen = events.only("select name from items");
+    let seen = events.find_only("select name from items");
     assert_eq!((seen.query_ns, seen.rows_sent, seen.tainted), (Some(answered_ns - sent_ns), None, false));
-    assert_eq!(events.only("select 2").rows_sent, Some(1));
+    assert_eq!(events.find_only("select 2").rows_sent, Some(1));
     assert_eq!(events.ledger.bytes.cut_from_server, result(&many).len() as u64 - 32);
     assert_eq!(events.ledger.frames.truncated, 1);
 }
 
 #[test]
 fn what_the_tap_had_no_room_for_is_known_to_the_byte_and_no_answer_goes_to_another() {
-    let (lost, answer) = (query("insert into lost values (1)"), packet(1, &ok(77)));
+    let (lost, answer) = (query("insert into lost values (1)"), protocol_packet(1, &ok(77)));
     let mut calls = SocketCalls::opened();
     calls.log_in();
     calls.lose(CallDirection::FromClient, &lost);
@@ -179,8 +180,8 @@ fn what_the_tap_had_no_room_for_is_known_to_the_byte_and_no_answer_goes_to_anoth
     assert!(!events.list.iter().any(|seen| seen.rows_affected == Some(77)), "{:?}", events.list);
     assert_eq!(events.ledger.bytes.lost_from_client, lost.len() as u64);
     assert_eq!(events.ledger.bytes.lost_from_server, result(&["4"]).len() as u64);
-    assert_eq!(events.only("select 4").query_ns, None);
-    assert_eq!(events.only("select 5").rows_sent, Some(1));
+    assert_eq!(events.find_only("select 4").query_ns, None);
+    assert_eq!(events.find_only("select 5").rows_sent, Some(1));
 }
 
 #[test]
@@ -188,8 +189,8 @@ fn a_connection_whose_beginning_is_not_seen_begins_with_its_greeting_and_ends_wi
     let mut calls = SocketCalls::new(&Config::default());
     calls.log_in();
     calls.client(&query("select 1"));
-    calls.server(&packet(1, &ok(0)));
-    calls.client(&packet(0, b"\x01"));
+    calls.server(&protocol_packet(1, &ok(0)));
+    calls.client(&protocol_packet(0, b"\x01"));
     // Nothing is kept of it: what follows is of another.
     let (socket, ledger) = (calls.socket, calls.decoder.accounting());
     assert_eq!((ledger.sessions.plain, ledger.commands.complete), (1, 3));
@@ -197,7 +198,7 @@ fn a_connection_whose_beginning_is_not_seen_begins_with_its_greeting_and_ends_wi
     calls.log_in();
     assert_eq!(calls.socket, socket);
     let events = calls.end();
-    assert_eq!(events.texts().iter().filter(|text| text.ends_with("Connect")).count(), 2);
+    assert_eq!(events.statement_texts().iter().filter(|text| text.ends_with("Connect")).count(), 2);
     assert_eq!((events.ledger.sessions.plain, events.ledger.commands.tainted), (2, 0));
 }
 
@@ -209,11 +210,11 @@ fn a_connection_that_was_open_before_is_joined_at_its_next_command() {
         client: Some(("10.0.0.7".parse().unwrap(), 40_001)),
         ..SocketChunk::default()
     });
-    calls.server(&rows(9, &["the end of an answer"]));
+    calls.server(&row_packets(9, &["the end of an answer"]));
     calls.client(&query("select 6"));
     calls.server(&result(&["6"]));
     let events = calls.end();
-    let seen = events.only("select 6");
+    let seen = events.find_only("select 6");
     assert_eq!((seen.port, seen.user.as_str(), seen.tainted), (40_001, "", false));
     assert_eq!((events.ledger.sessions.joined_midway, events.ledger.bytes.lost_from_client), (1, 0));
 }
@@ -235,7 +236,7 @@ fn a_client_over_tcp_has_an_address_and_one_on_a_unix_socket_has_none() {
         let opened =
             SocketChunk { socket, opened: true, client, time_ns: BEGUN_NS, ..SocketChunk::default() };
         let bytes = greeting();
-        let refused = packet(2, b"\xff\x15\x04#28000no");
+        let refused = protocol_packet(2, b"\xff\x15\x04#28000no");
         let [hello, no] = [&bytes, &refused].map(|bytes| SocketChunk {
             socket,
             time_ns: BEGUN_NS,
@@ -271,7 +272,10 @@ fn a_command_under_way_when_the_connection_ends_is_unfinished_and_the_next_one_b
     calls.open(7, None);
     calls.log_in();
     let events = calls.end();
-    assert_eq!((events.only("select sleep(9)").query_ns, events.only("select 7").query_ns), (None, None));
+    assert_eq!(
+        (events.find_only("select sleep(9)").query_ns, events.find_only("select 7").query_ns),
+        (None, None)
+    );
     assert_eq!((events.ledger.sessions.plain, events.ledger.commands.unfinished), (3, 2));
 }
 
@@ -284,9 +288,9 @@ fn no_more_connections_are_kept_than_allowed_and_the_longest_idle_goes() {
         calls.log_in();
         calls.client(&query(&format!("select {socket}")));
     }
-    let before_the_end = calls.events.texts().len();
-    assert_eq!(before_the_end, 4, "{:?}", calls.events.texts());
-    assert_eq!(calls.events.texts()[2], "select 1");
+    let before_the_end = calls.events.statement_texts().len();
+    assert_eq!(before_the_end, 4, "{:?}", calls.events.statement_texts());
+    assert_eq!(calls.events.statement_texts()[2], "select 1");
     assert_eq!(calls.end().ledger.sessions.seen, 3);
 }
 
@@ -297,15 +301,15 @@ fn what_is_said_inside_tls_takes_the_place_of_what_cannot_be_read() {
         let mut payload = capabilities.to_le_bytes().to_vec();
         payload.extend([0, 0, 0, 1, 45]);
         payload.extend([0; 23]);
-        packet(1, &payload)
+        protocol_packet(1, &payload)
     };
     let mut calls = SocketCalls::opened();
-    calls.server(&greeting_with(wire::USUAL | SSL));
-    calls.client(&start_tls(wire::USUAL | SSL));
+    calls.server(&greeting_with(wire::DEFAULT_CAPABILITIES | SSL));
+    calls.client(&start_tls(wire::DEFAULT_CAPABILITIES | SSL));
     calls.client(b"\x16\x03\x01\x02\x00ciphers");
     calls.deciphered = true;
-    calls.client(&wire::login_with(wire::USUAL | SSL, "app", "shop"));
-    calls.server(&packet(3, &ok(0)));
+    calls.client(&wire::login_with(wire::DEFAULT_CAPABILITIES | SSL, "app", "shop"));
+    calls.server(&protocol_packet(3, &ok(0)));
     calls.client(&query("select secret"));
     calls.server(&result(&["1"]));
     calls.deciphered = false;
@@ -314,16 +318,16 @@ fn what_is_said_inside_tls_takes_the_place_of_what_cannot_be_read() {
     calls.client(&query("select another"));
     calls.server(&result(&["1"]));
     let events = calls.end();
-    assert_eq!(events.only("select another").rows_sent, Some(1));
+    assert_eq!(events.find_only("select another").rows_sent, Some(1));
     assert_eq!(events.ledger.commands.orphaned_responses, 0);
-    let seen = events.only("select secret");
+    let seen = events.find_only("select secret");
     assert_eq!((seen.user.as_str(), seen.rows_sent), ("app", Some(1)));
     assert_eq!((events.ledger.sessions.plain, events.ledger.sessions.encrypted), (1, 0));
 
     // Without that, the session is counted and not read.
     let mut calls = SocketCalls::opened();
-    calls.server(&greeting_with(wire::USUAL | SSL));
-    calls.client(&start_tls(wire::USUAL | SSL));
+    calls.server(&greeting_with(wire::DEFAULT_CAPABILITIES | SSL));
+    calls.client(&start_tls(wire::DEFAULT_CAPABILITIES | SSL));
     calls.client(b"\x16\x03\x01\x02\x00ciphers");
     assert_eq!(calls.end().ledger.sessions.encrypted, 1);
 }
@@ -343,7 +347,9 @@ fn shards_share_the_connections_out_between_them() {
         }
         let events = calls.end();
         sizes.push(events.ledger.sessions.seen);
-        found.extend(events.texts().iter().filter(|t| t.starts_with("select")).map(|t| (*t).to_owned()));
+        found.extend(
+            events.statement_texts().iter().filter(|t| t.starts_with("select")).map(|t| (*t).to_owned()),
+        );
     }
     found.sort();
     found.dedup();

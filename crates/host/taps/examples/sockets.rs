@@ -3,10 +3,10 @@
 //!
 //! The records go to the decoder. The last line of output is JSON.
 
-#[path = "../../../instruments/agent/src/capture/spoken.rs"]
-mod spoken;
+#[path = "../../../instruments/agent/src/capture/socket_chunk.rs"]
+mod socket_chunk;
 
-use spoken::spoken;
+use socket_chunk::to_socket_chunk;
 use std::time::{Duration, Instant};
 use toll_taps::sockets::{HookKind, SocketTap, SocketTapOptions, TapError};
 use toll_wire::decoder::{Config, Decoder};
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut count = Count::default();
     while Instant::now() < until {
         let taken = tap.poll_records(Duration::from_millis(100), |record| {
-            decoder.decode_socket_chunk(&spoken(record), &mut count);
+            decoder.decode_socket_chunk(&to_socket_chunk(record), &mut count);
             Ok::<(), TapError>(())
         });
         if let Err(error) = taken {

@@ -8,7 +8,7 @@
 mod synthetic;
 
 use std::time::Instant;
-use synthetic::{Synthetic, SyntheticArm};
+use synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
 use toll_record::{Role, RunDir};
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         arms.push(SyntheticArm::new(name, Role::Treatment, 1.1));
     }
     for (profile, rounds, window_s, gap_s) in [("faithful", 1, 300.0, 60.0), ("standard", 12, 10.0, 1.0)] {
-        let mut host = Synthetic::with(1, rounds, arms.clone());
+        let mut host = SyntheticRun::with(1, rounds, arms.clone());
         (host.window_s, host.gap_s, host.settle_s) = (window_s, gap_s, 1.0);
         let dir = tempfile::tempdir()?;
         host.write(dir.path())?;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut best = f64::INFINITY;
         for _ in 0..5 {
             let begun = Instant::now();
-            let result = analyse::run(&RunDir::open(dir.path())?)?;
+            let result = analyse::analyse_run_dir(&RunDir::open(dir.path())?)?;
             best = best.min(begun.elapsed().as_secs_f64());
             assert!(result.complete);
         }

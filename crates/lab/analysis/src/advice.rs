@@ -2,38 +2,40 @@
 //!
 //! Every sentence quotes its figures. Never refers to a tool's reputation.
 
-use super::doubt::MOST_CAUGHT;
-use super::{charts, doses, limits};
-use crate::estimates::{self, told, word};
+use super::warnings::MAX_CAPTURED_RATIO;
+use super::{dose_response, limits, load_curves};
+use crate::estimate_format::{self, describe_estimate, format_verdict};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict, catalogue};
 use toll_sys::number_format::{self, capitalise};
 
 /// Smallest share of the executed queries at which an artefact counts as complete.
-const FULL: f64 = 0.98;
+const COMPLETE_SHARE: f64 = 0.98;
 /// Links with which artefacts are compared: usable rate in Mb/s, and name.
-const LINKS: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
+const LINK_RATES: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
 
 /// Most arms that the answer names one by one.
-const SAID: usize = 6;
+const MAX_NAMED_ARMS: usize = 6;
 /// Arms with intervals in the answer. The table has all intervals.
-const SAID_WITH_INTERVALS: usize = 3;
+const MAX_NAMED_WITH_INTERVALS: usize = 3;
 
 /// Answer to the scenario's question, one sentence, followed by one on the curves if arms were swept.
 ///
 /// With doses alone it summarises their results; with ladders it states the highest rung that holds.
-pub fn answer(run: &RunResult, plan: &Plan) -> String {
+pub fn answer_question(run: &RunResult, plan: &Plan) -> String {
     let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
-    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
-    let curves = charts::curves(run).filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
-    let missed = missed(run);
-    let tolls = || match &missed {
-        Some(missed) => format!("{}; but {missed}.", tolls(run, &asked).trim_end_matches('.')),
-        None => tolls(run, &asked),
+    let asked: Vec<(&ArmResult, &Outcome)> =
+        treatments_by_overhead(run).filter(|(arm, _)| !swept(&arm.name)).collect();
+    let curves =
+        load_curves::find_load_curve(run).filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
+    let missed = describe_missed_controls(run);
+    let describe = || match &missed {
+        Some(missed) => format!("{}; but {missed}.", describe_overheads(run, &asked).trim_end_matches('.')),
+        None => describe_overheads(run, &asked),
     };
-    if let Some(limits) = limits::told(&run.limits) {
+    if let Some(limits) = limits::describe_limits(&run.limits) {
         return limits;
     }
-    let doses = doses::told(&run.doses);
+    let doses = dose_response::summarise_doses(&run.doses);
     if asked.is_empty() && !doses.is_empty() {
         let missed = missed.map_or_else(String::new, |missed| format!(" But {missed}."));
         return doses + &missed;
@@ -41,13 +43,13 @@ pub fn answer(run: &RunResult, plan: &Plan) -> String {
     match (curves, &missed) {
         (Some(curves), Some(missed)) if asked.is_empty() => format!("But {missed}. {}", curves.note),
         (Some(curves), None) if asked.is_empty() => curves.note.clone(),
-        (Some(curves), _) => format!("{} {}", tolls(), curves.note),
-        (None, _) => tolls(),
+        (Some(curves), _) => format!("{} {}", describe(), curves.note),
+        (None, _) => describe(),
     }
 }
 
 /// Controls that missed a known effect, the A/A comparison among them. Many readers read no further.
-fn missed(run: &RunResult) -> Option<String> {
+fn describe_missed_controls(run: &RunResult) -> Option<String> {
     let aa = run.aa.iter().filter(|aa| aa.ci95_pct.or(aa.ci95).is_some() && !aa.ok).map(|aa| &aa.arm);
     let controls = run.controls.iter().filter(|c| c.ci95_pct.or(c.ci95).is_some() && !c.ok).map(|c| &c.arm);
     let names: Vec<&str> = aa.chain(controls).map(String::as_str).collect();
@@ -59,13 +61,18 @@ fn missed(run: &RunResult) -> Option<String> {
     }
 }
 
-fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
-    let heading = capitalise(title(run, &run.primary));
+fn describe_overheads(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
+    let heading = capitalise(outcome_title(run, &run.primary));
     match *asked {
         [] => return "No treatment was measured against the baseline.".into(),
         [(arm, outcome)] => {
-            let heading = capitalise(title(run, judged_by(run, arm)));
-            return format!("{heading} under {}: {}, {}.", arm.name, told(outcome), word(outcome.verdict));
+            let heading = capitalise(outcome_title(run, judged_outcome_name(run, arm)));
+            return format!(
+                "{heading} under {}: {}, {}.",
+                arm.name,
+                describe_estimate(outcome),
+                format_verdict(outcome.verdict)
+            );
         }
         _ => {}
     }
@@ -75,13 +82,15 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     let costly = of(Verdict::Costly);
     let mut parts = Vec::new();
     if !costly.is_empty() {
-        let shown: Vec<String> = ranks(costly.len())
+        let shown: Vec<String> = named_positions(costly.len())
             .into_iter()
             .map(|rank| match costly[rank] {
-                (arm, outcome) if costly.len() <= SAID_WITH_INTERVALS => {
-                    format!("{} {}", in_words(run, arm), told(outcome))
+                (arm, outcome) if costly.len() <= MAX_NAMED_WITH_INTERVALS => {
+                    format!("{} {}", describe_arm(run, arm), describe_estimate(outcome))
                 }
-                (arm, outcome) => format!("{} {}", in_words(run, arm), estimates::brief(outcome)),
+                (arm, outcome) => {
+                    format!("{} {}", describe_arm(run, arm), estimate_format::format_brief(outcome))
+                }
             })
             .collect();
         let more = costly.len() - shown.len();
@@ -93,7 +102,7 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
         parts.push(format!("costly are {}{more}", shown.join(", ")));
     }
     for (verdict, says) in [
-        (Verdict::NoEffect, format!("no effect beyond ±{}", margin(run))),
+        (Verdict::NoEffect, format!("no effect beyond ±{}", describe_margin(run))),
         (Verdict::Cheaper, "better than the baseline".to_owned()),
         (Verdict::Unclear, "unclear, more rounds needed".to_owned()),
         (Verdict::NoInterval, "too few rounds to say".to_owned()),
@@ -101,7 +110,8 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     ] {
         let arms = of(verdict);
         if !arms.is_empty() {
-            let names: Vec<String> = arms.iter().take(SAID).map(|(arm, _)| in_words(run, arm)).collect();
+            let names: Vec<String> =
+                arms.iter().take(MAX_NAMED_ARMS).map(|(arm, _)| describe_arm(run, arm)).collect();
             let more = match arms.len() - names.len() {
                 0 => String::new(),
                 more => format!(" and {more} more"),
@@ -113,60 +123,62 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
 }
 
 /// Sentences of advice, the most useful first.
-pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
+pub fn collect_advice(run: &RunResult, plan: &Plan) -> Vec<String> {
     let asked: Vec<(&ArmResult, &Outcome)> =
-        treatments(run).filter(|(_, o)| o.toll_pct.or(o.effect).is_some()).collect();
+        treatments_by_overhead(run).filter(|(_, o)| o.toll_pct.or(o.effect).is_some()).collect();
     let mut advice = Vec::new();
     advice.extend(run.pareto.as_ref().map(|pareto| pareto.text.clone()));
     // Load-latency curves share what there is to say of them, if the answer has not said it.
     advice.extend(
-        charts::curves(run).map(|curve| curve.note.clone()).filter(|note| !run.answer.contains(note)),
+        load_curves::find_load_curve(run)
+            .map(|curve| curve.note.clone())
+            .filter(|note| !run.answer.contains(note)),
     );
-    advice.extend(full_picture(run, &asked));
-    advice.extend(least_cost(run, &asked));
-    advice.extend(dominated(&asked));
-    advice.extend(multiples(run, plan));
-    advice.extend(stalled(run));
-    advice.extend(links(run));
+    advice.extend(advise_complete_capture(run, &asked));
+    advice.extend(advise_lowest_overhead(run, &asked));
+    advice.extend(advise_dominated(&asked));
+    advice.extend(compare_transports(run, plan));
+    advice.extend(describe_stalls(run));
+    advice.extend(compare_with_links(run));
     advice
 }
 
 /// Measured treatments with their primary outcome, lowest overhead first.
-fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
+fn treatments_by_overhead(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
     let mut arms: Vec<(&ArmResult, &Outcome)> = run
         .arms
         .iter()
         .filter(|arm| arm.role == Role::Treatment)
-        .filter_map(|arm| Some((arm, judged(run, arm)?)))
+        .filter_map(|arm| Some((arm, judged_outcome(run, arm)?)))
         .collect();
     arms.sort_by(|a, b| harm(a.1).total_cmp(&harm(b.1)));
     arms.into_iter()
 }
 
 /// The outcome of an arm's verdict.
-pub fn judged<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
-    arm.outcomes.get(judged_by(run, arm))
+pub fn judged_outcome<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
+    arm.outcomes.get(judged_outcome_name(run, arm))
 }
 
 /// Name of the outcome of an arm's verdict.
-pub fn judged_by<'a>(run: &'a RunResult, arm: &'a ArmResult) -> &'a str {
+pub fn judged_outcome_name<'a>(run: &'a RunResult, arm: &'a ArmResult) -> &'a str {
     arm.judged_by.as_ref().unwrap_or(&run.primary)
 }
 
 /// An arm's title and name, and its outcome if it differs from the others'.
-fn in_words(run: &RunResult, arm: &ArmResult) -> String {
-    match judged_by(run, arm) {
+fn describe_arm(run: &RunResult, arm: &ArmResult) -> String {
+    match judged_outcome_name(run, arm) {
         name if name == run.primary => format!("{} ({})", arm.title, arm.name),
-        name => format!("{} ({}, {})", arm.title, arm.name, title(run, name)),
+        name => format!("{} ({}, {})", arm.title, arm.name, outcome_title(run, name)),
     }
 }
 
 /// Positions of the named arms among `count`: the first, the last, and some between.
-fn ranks(count: usize) -> Vec<usize> {
-    if count <= SAID {
+fn named_positions(count: usize) -> Vec<usize> {
+    if count <= MAX_NAMED_ARMS {
         (0..count).collect()
     } else {
-        (0..SAID).map(|i| i * (count - 1) / (SAID - 1)).collect()
+        (0..MAX_NAMED_ARMS).map(|i| i * (count - 1) / (MAX_NAMED_ARMS - 1)).collect()
     }
 }
 
@@ -180,51 +192,51 @@ pub fn harm(outcome: &Outcome) -> f64 {
     if outcome.higher_is_better { -toll } else { toll }
 }
 
-fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+fn advise_complete_capture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     // Of those at several loads, or over several ways, those that are held against the run's own baseline.
     let own = |arm: &ArmResult| arm.against.as_ref().is_none_or(|against| *against == run.baseline);
-    let several = against_different(asked);
+    let several = have_different_baselines(asked);
     let asked: Vec<_> = asked.iter().copied().filter(|(arm, _)| !several || own(arm)).collect();
     let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
-    let title = |arm| title(run, judged_by(run, arm));
+    let title = |arm| outcome_title(run, judged_outcome_name(run, arm));
     if let Some((arm, outcome)) =
-        asked.iter().find(|(arm, _)| FULL <= caught(arm) && caught(arm) <= MOST_CAUGHT)
+        asked.iter().find(|(arm, _)| COMPLETE_SHARE <= caught(arm) && caught(arm) <= MAX_CAPTURED_RATIO)
     {
-        let heading = match cheapest(&asked) {
+        let heading = match find_lowest_overhead(&asked) {
             Some((least, _)) if !several && least.name == arm.name => "Full picture and least cost",
             _ => "Full picture",
         };
         return Some(format!(
             "{heading}: {} catches {} of the queries, at {} {}.",
             arm.name,
-            share(caught(arm)),
+            format_share(caught(arm)),
             title(arm),
-            told(outcome)
+            describe_estimate(outcome)
         ));
     }
     let (arm, outcome) = asked
         .iter()
-        .filter(|(arm, _)| 0.0 < caught(arm) && caught(arm) <= MOST_CAUGHT)
+        .filter(|(arm, _)| 0.0 < caught(arm) && caught(arm) <= MAX_CAPTURED_RATIO)
         .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
     Some(format!(
         "Full picture: none here; {} catches most, {} of the queries, at {} {}.",
         arm.name,
-        share(caught(arm)),
+        format_share(caught(arm)),
         title(arm),
-        told(outcome)
+        describe_estimate(outcome)
     ))
 }
 
 /// True if the arms have different baselines (other loads, other transports) and are no alternatives.
-fn against_different(asked: &[(&ArmResult, &Outcome)]) -> bool {
+fn have_different_baselines(asked: &[(&ArmResult, &Outcome)]) -> bool {
     asked.windows(2).any(|pair| pair[0].0.against != pair[1].0.against)
 }
 
 /// The arm with the lowest overhead among those that capture anything, or among all if nothing is captured.
 ///
 /// `None` if the arms have different baselines.
-fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
-    if against_different(asked) {
+fn find_lowest_overhead<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
+    if have_different_baselines(asked) {
         return None;
     }
     let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
@@ -232,24 +244,29 @@ fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult
     asked.iter().copied().find(|(arm, _)| !any || catches(arm))
 }
 
-fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
-    let (arm, outcome) = cheapest(asked).filter(|_| asked.len() > 1)?;
+fn advise_lowest_overhead(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let (arm, outcome) = find_lowest_overhead(asked).filter(|_| asked.len() > 1)?;
     let caught = match arm.captured_ratio {
         // Said already, in the full picture.
-        Some(ratio) if ratio >= FULL => return None,
-        Some(ratio) => format!(", catches {} of the queries", share(ratio)),
+        Some(ratio) if ratio >= COMPLETE_SHARE => return None,
+        Some(ratio) => format!(", catches {} of the queries", format_share(ratio)),
         None if arm.artefact.as_ref().is_some_and(|a| a.encrypted) => {
             ", catches nothing that can be read: the session is encrypted".to_owned()
         }
         None => String::new(),
     };
-    Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run, judged_by(run, arm)), told(outcome)))
+    Some(format!(
+        "Least cost: {}, {} {}{caught}.",
+        arm.name,
+        outcome_title(run, judged_outcome_name(run, arm)),
+        describe_estimate(outcome)
+    ))
 }
 
 /// Arms that cost more than another and capture less, both beyond their intervals.
 ///
 /// Both arms have the same baseline and the same outcome.
-fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+fn advise_dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     let worse: Vec<String> = asked
         .iter()
         .filter(|(_, outcome)| outcome.verdict == Verdict::Costly)
@@ -258,7 +275,7 @@ fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
             let better = asked.iter().find(|(other, o)| {
                 other.captured_ratio.is_some_and(|r| r > ratio + 0.01)
                     && (&other.against, &other.judged_by) == (&arm.against, &arm.judged_by)
-                    && apart(o, outcome)
+                    && is_clearly_lower(o, outcome)
             })?;
             Some(format!("{} ({} does more for less)", arm.name, better.0.name))
         })
@@ -267,7 +284,7 @@ fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
 }
 
 /// True if `cheap` costs less than `dear` and their intervals do not overlap.
-fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
+fn is_clearly_lower(cheap: &Outcome, dear: &Outcome) -> bool {
     let interval = |outcome: &Outcome| outcome.ci95_pct.or(outcome.ci95);
     let (Some([cheap_low, cheap_high]), Some([dear_low, dear_high])) = (interval(cheap), interval(dear))
     else {
@@ -279,7 +296,7 @@ fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
 /// Transports as multiples of each other, with the difference in time.
 ///
 /// The meaning of a percentage of a response time depends on the response time.
-fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
+fn compare_transports(run: &RunResult, plan: &Plan) -> Option<String> {
     let ways: Vec<String> = plan
         .arms
         .iter()
@@ -291,10 +308,10 @@ fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
             if planned.workload == *load {
                 return None;
             }
-            let outcome = judged(run, arm)?;
-            let [low, high] = outcome.ci95_pct?.map(times);
-            let than = judged(run, run.arms.iter().find(|a| a.name == *reference)?)?.mean;
-            let multiple = times(outcome.toll_pct?);
+            let outcome = judged_outcome(run, arm)?;
+            let [low, high] = outcome.ci95_pct?.map(overhead_factor);
+            let than = judged_outcome(run, run.arms.iter().find(|a| a.name == *reference)?)?.mean;
+            let multiple = overhead_factor(outcome.toll_pct?);
             let more = than * (multiple - 1.0);
             let digits = if outcome.unit == "us" { 0 } else { 2 };
             Some(format!(
@@ -303,14 +320,15 @@ fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
             ))
         })
         .collect();
-    (!ways.is_empty()).then(|| format!("As multiples of {}: {}.", title(run, &run.primary), ways.join("; ")))
+    (!ways.is_empty())
+        .then(|| format!("As multiples of {}: {}.", outcome_title(run, &run.primary), ways.join("; ")))
 }
 
-fn times(toll_pct: f64) -> f64 {
+fn overhead_factor(toll_pct: f64) -> f64 {
     1.0 + toll_pct / 100.0
 }
 
-fn stalled(run: &RunResult) -> Option<String> {
+fn describe_stalls(run: &RunResult) -> Option<String> {
     let baseline = run.arms.iter().find(|arm| arm.name == run.baseline)?;
     let per_window = |arm: &ArmResult| arm.stalls.total_s / f64::from(arm.windows.max(1));
     let mut worst: Vec<&ArmResult> = run
@@ -334,7 +352,7 @@ fn stalled(run: &RunResult) -> Option<String> {
 
 /// Rates of artefacts against links. Packets sent through a scenario's own link are left out: nobody ships
 /// them.
-fn links(run: &RunResult) -> Option<String> {
+fn compare_with_links(run: &RunResult) -> Option<String> {
     run.server.as_ref()?;
     let needs = |link: f64| -> Vec<String> {
         let beyond = run.arms.iter().filter_map(|arm| {
@@ -343,7 +361,7 @@ fn links(run: &RunResult) -> Option<String> {
         });
         beyond.collect()
     };
-    let sentences: Vec<String> = LINKS
+    let sentences: Vec<String> = LINK_RATES
         .iter()
         .filter_map(|&(link, name)| {
             let arms = needs(link);
@@ -354,12 +372,12 @@ fn links(run: &RunResult) -> Option<String> {
 }
 
 /// Title of an outcome.
-fn title<'a>(run: &'a RunResult, name: &'a str) -> &'a str {
+fn outcome_title<'a>(run: &'a RunResult, name: &'a str) -> &'a str {
     catalogue::find_definition(&run.definitions, name).map_or(name, |outcome| &outcome.title)
 }
 
 /// Equivalence margin of the primary outcome, in words.
-pub fn margin(run: &RunResult) -> String {
+pub fn describe_margin(run: &RunResult) -> String {
     match catalogue::find_definition(&run.definitions, &run.primary) {
         Some(Definition { compare: Compare::Difference, margin: Some(margin), unit, .. }) => {
             number_format::format_value(*margin, unit)
@@ -368,6 +386,6 @@ pub fn margin(run: &RunResult) -> String {
     }
 }
 
-fn share(ratio: f64) -> String {
+fn format_share(ratio: f64) -> String {
     format!("{:.1}%", 100.0 * ratio)
 }

@@ -1,10 +1,10 @@
 //! Windows of each arm by round, and their comparison.
 
-use super::compare::{ArmWindows, Compared, compare, judge_together, judged_by};
-use super::outcomes::{self, Known, quantile_of};
-use super::recorded::Recorded;
+use super::compare::{ArmWindows, Comparison, compare, judge_together, verdict_outcome_name};
 use super::recovery;
+use super::run_data::RunData;
 use super::stalls::{self, Stalls};
+use super::window_outcomes::{self, WindowContext, quantile_of};
 use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,18 +19,19 @@ pub struct Arms<'a> {
     pub baseline: usize,
     pub stalls: Stalls,
     /// For each arm, true if its windows end with its command.
-    closed: Vec<bool>,
+    ends_with_command: Vec<bool>,
 }
 
 impl<'a> Arms<'a> {
-    pub fn assemble(recorded: &'a Recorded, windows: &[Window]) -> Self {
+    pub fn assemble(recorded: &'a RunData, windows: &[Window]) -> Self {
         let plan = &recorded.plan;
         let baseline = plan.arms.iter().position(|arm| arm.name == plan.baseline).unwrap_or(0);
         let histograms: BTreeMap<u32, &Histogram<u64>> =
             recorded.latencies.iter().map(|l| (l.trial, &l.histogram)).collect();
         let artefacts: BTreeMap<u32, &Artefact> = recorded.artefacts.iter().map(|a| (a.trial, a)).collect();
 
-        let mut arms: Vec<ArmWindows> = plan.arms.iter().map(|_| ArmWindows::of(plan.order.len())).collect();
+        let mut arms: Vec<ArmWindows> =
+            plan.arms.iter().map(|_| ArmWindows::with_rounds(plan.order.len())).collect();
         for window in windows {
             let arm = &mut arms[window.arm];
             arm.histograms[window.round as usize] = histograms.get(&window.trial).copied();
@@ -38,7 +39,9 @@ impl<'a> Arms<'a> {
         }
         let held_against: Vec<usize> =
             (0..arms.len()).map(|i| baseline_of(plan, i, baseline).unwrap_or(i)).collect();
-        let stalls = stalls::find(recorded, windows, baseline, &held_against, |arm| arms[arm].merged());
+        let stalls = stalls::find_stalls(recorded, windows, baseline, &held_against, |arm| {
+            arms[arm].merge_histograms()
+        });
         let counted_by_toll: BTreeSet<usize> = windows
             .iter()
             .filter(|w| artefacts.get(&w.trial).is_some_and(|a| a.queries.is_some()))
@@ -47,17 +50,17 @@ impl<'a> Arms<'a> {
         let mut usual: BTreeMap<usize, Option<f64>> = BTreeMap::new();
         for &other in &held_against {
             let of_other = || windows.iter().filter(|w| w.arm == other);
-            usual.entry(other).or_insert_with(|| recovery::usual_us(recorded, of_other()));
+            usual.entry(other).or_insert_with(|| recovery::normal_latency_us(recorded, of_other()));
         }
-        for (window, found) in windows.iter().zip(&stalls.of_window) {
-            let mut stalled_s = stalls::totals([found].into_iter()).total_s;
+        for (window, found) in windows.iter().zip(&stalls.by_window) {
+            let mut stalled_s = stalls::sum_stalls([found].into_iter()).total_s;
             // Of a window as long as the others, so that what a shorter one stalls compares with them.
             if plan.arms[window.arm].window.is_until_done() {
                 stalled_s *= plan.round_window_s(window.round) / window.seconds();
             }
             let reference: Vec<&Window> =
                 windows.iter().filter(|other| other.arm == held_against[window.arm]).collect();
-            let known = Known {
+            let known = WindowContext {
                 reference: &reference,
                 histogram: histograms.get(&window.trial).copied(),
                 artefact: artefacts.get(&window.trial).copied(),
@@ -66,25 +69,25 @@ impl<'a> Arms<'a> {
                 recovered_s: usual[&held_against[window.arm]]
                     .and_then(|usual_us| recovery::recovered_s(recorded, window, usual_us)),
             };
-            let measured = outcomes::measure(recorded, window, known);
+            let measured = window_outcomes::measure_window(recorded, window, known);
             arms[window.arm].by_round[window.round as usize] = Some(measured);
         }
         let against: Vec<Option<usize>> = (0..arms.len()).map(|i| baseline_of(plan, i, baseline)).collect();
-        take_drifts(plan, &mut arms, &against);
+        estimate_drifts(plan, &mut arms, &against);
         let closed = plan.arms.iter().map(|arm| arm.window.is_until_done()).collect();
-        Arms { windows: arms, baseline, stalls, closed }
+        Arms { windows: arms, baseline, stalls, ends_with_command: closed }
     }
 
     /// Outcomes of each arm, by name.
     ///
     /// Verdicts on the treatments' judged outcome share one error rate. Controls and other outcomes are
     /// independent.
-    pub fn compare<'p>(&self, plan: &'p Plan) -> Vec<BTreeMap<&'p str, Compared>> {
-        let mut all: Vec<BTreeMap<&'p str, Compared>> = Vec::with_capacity(self.windows.len());
+    pub fn compare<'p>(&self, plan: &'p Plan) -> Vec<BTreeMap<&'p str, Comparison>> {
+        let mut all: Vec<BTreeMap<&'p str, Comparison>> = Vec::with_capacity(self.windows.len());
         for (i, arm) in self.windows.iter().enumerate() {
             let baseline = baseline_of(plan, i, self.baseline).map(|b| &self.windows[b]);
             let of_arm = plan.outcomes.iter().filter_map(|outcome| {
-                let judged = outcome.name == judged_by(plan, i);
+                let judged = outcome.name == verdict_outcome_name(plan, i);
                 Some((outcome.name.as_str(), compare(plan, outcome, arm, baseline, judged)?))
             });
             all.push(of_arm.collect());
@@ -93,18 +96,21 @@ impl<'a> Arms<'a> {
             .iter_mut()
             .enumerate()
             .filter(|(i, _)| plan.arms[*i].role == Role::Treatment && plan.arms[*i].unavailable.is_none());
-        judge_together(plan, asked.filter_map(|(i, of_arm)| of_arm.get_mut(judged_by(plan, i))).collect());
+        judge_together(
+            plan,
+            asked.filter_map(|(i, of_arm)| of_arm.get_mut(verdict_outcome_name(plan, i))).collect(),
+        );
         all
     }
 
     /// Name of the arm that an arm is compared with. `None` if it is a baseline itself.
-    pub fn against(&self, plan: &Plan, arm: usize) -> Option<String> {
+    pub fn reference_name(&self, plan: &Plan, arm: usize) -> Option<String> {
         baseline_of(plan, arm, self.baseline).map(|b| plan.arms[b].name.clone())
     }
 
     pub fn stall_totals(&self, arm: usize, windows: &[Window]) -> StallTotals {
-        let of_arm = windows.iter().zip(&self.stalls.of_window).filter(|(w, _)| w.arm == arm);
-        stalls::totals(of_arm.map(|(_, stalls)| stalls))
+        let of_arm = windows.iter().zip(&self.stalls.by_window).filter(|(w, _)| w.arm == arm);
+        stalls::sum_stalls(of_arm.map(|(_, stalls)| stalls))
     }
 
     /// Fewest events in a window of any arm, or in all windows of an arm (`in_all`), and the remedy.
@@ -112,11 +118,11 @@ impl<'a> Arms<'a> {
     /// The figure is over all arms, so that all print the same.
     fn fewest_events(&self, in_all: bool) -> (u64, &'static str) {
         let of_arm = |(arm, closed): (&ArmWindows, &bool)| {
-            let events = arm.present().filter(|m| m.covered_s > 0.0).map(|m| m.events);
+            let events = arm.measured_windows().filter(|m| m.covered_s > 0.0).map(|m| m.events);
             let fewest = if in_all { Some(events.sum()).filter(|n| *n > 0) } else { events.min() };
             Some((fewest?, *closed))
         };
-        let all = self.windows.iter().zip(&self.closed).filter_map(of_arm);
+        let all = self.windows.iter().zip(&self.ends_with_command).filter_map(of_arm);
         let (least, closed) = all.min_by_key(|(events, _)| *events).unwrap_or((0, false));
         let advice = match (closed, in_all) {
             (true, _) => "its command ends too soon, run it again until the window ends (--repeat)",
@@ -127,14 +133,19 @@ impl<'a> Arms<'a> {
     }
 
     /// Notes for readers of the arm's figures.
-    pub fn notes(&self, arm: usize, plan: &Plan, compared: &BTreeMap<&str, Compared>) -> Vec<String> {
+    pub fn collect_notes(
+        &self,
+        arm: usize,
+        plan: &Plan,
+        compared: &BTreeMap<&str, Comparison>,
+    ) -> Vec<String> {
         let mut notes = Vec::new();
         let windows = &self.windows[arm];
-        let is_thin = |name: &str| windows.present().any(|m| m.thin.contains(&name));
+        let is_thin = |name: &str| windows.measured_windows().any(|m| m.too_few_events.contains(&name));
         for outcome in plan.outcomes.iter().filter(|o| is_thin(&o.name)) {
             let Some(quantile) = quantile_of(outcome) else { continue };
             let need = toll_stats::events_for_quantile(quantile);
-            let judged = outcome.name == judged_by(plan, arm) || outcome.name == plan.primary;
+            let judged = outcome.name == verdict_outcome_name(plan, arm) || outcome.name == plan.primary;
             let why = match compared.get(outcome.name.as_str()) {
                 _ if judged => {
                     let (least, advice) = self.fewest_events(false);
@@ -167,12 +178,12 @@ impl<'a> Arms<'a> {
 /// Computes, for each outcome compared as a ratio, the value that the neighbouring windows predict.
 ///
 /// Left out if a run may stop after any round: later rounds would then change earlier results.
-fn take_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Option<usize>]) {
+fn estimate_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Option<usize>]) {
     let ratios = plan.outcomes.iter().filter(|o| o.compare == Compare::LogRatio && !plan.early_stop);
     for outcome in ratios {
         let mut placed = Vec::new();
         for (arm, windows) in arms.iter().enumerate() {
-            for (round, at_s, y) in windows.placed(&outcome.name) {
+            for (round, at_s, y) in windows.timed_log_values(&outcome.name) {
                 placed.push(TimedWindow { arm, round, midpoint_s: at_s, y });
             }
         }

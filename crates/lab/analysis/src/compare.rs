@@ -3,20 +3,20 @@
 //! Pairs windows of the same round. All statistics are `toll_stats`'. Never uses a second or a query as the
 //! unit: the unit is the window.
 
-use super::outcomes::{Measured, quantile_of};
-use super::tails;
+use super::quantiles;
+use super::window_outcomes::{WindowOutcomes, quantile_of};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{Aggregate, Compare, Definition, Outcome, Plan, Verdict};
 use toll_stats::{Interval, PairError, Pairs, QuantileRatio, ZeroHandling};
 
 /// Method of a run that may stop after any round.
-const SEQUENCE: &str = "confidence-sequence";
+const CONFIDENCE_SEQUENCE: &str = "confidence-sequence";
 
 /// Windows of one arm by round. `None` for a round without a window.
 #[derive(Debug, Clone, Default)]
 pub struct ArmWindows<'a> {
-    pub by_round: Vec<Option<Measured<'a>>>,
+    pub by_round: Vec<Option<WindowOutcomes<'a>>>,
     /// Latencies of the same windows, if the driver has histograms.
     pub histograms: Vec<Option<&'a Histogram<u64>>>,
     /// Middle of the same windows, seconds.
@@ -27,7 +27,7 @@ pub struct ArmWindows<'a> {
 
 impl<'a> ArmWindows<'a> {
     /// No windows yet, in any of `rounds` rounds.
-    pub fn of(rounds: usize) -> Self {
+    pub fn with_rounds(rounds: usize) -> Self {
         ArmWindows {
             by_round: vec![None; rounds],
             histograms: vec![None; rounds],
@@ -36,7 +36,7 @@ impl<'a> ArmWindows<'a> {
         }
     }
 
-    pub fn present(&self) -> impl Iterator<Item = &Measured<'a>> {
+    pub fn measured_windows(&self) -> impl Iterator<Item = &WindowOutcomes<'a>> {
         self.by_round.iter().flatten()
     }
 
@@ -45,7 +45,7 @@ impl<'a> ArmWindows<'a> {
     }
 
     /// Windows with `outcome` above zero, as (round, middle in seconds, ln of it).
-    pub fn placed(&self, outcome: &str) -> Vec<(usize, f64, f64)> {
+    pub fn timed_log_values(&self, outcome: &str) -> Vec<(usize, f64, f64)> {
         let values = self.values(outcome).into_iter().zip(&self.at_s).enumerate();
         let of = |(round, (value, at_s)): (usize, (Option<f64>, &Option<f64>))| {
             Some((round, (*at_s)?, value.filter(|v| *v > 0.0)?.ln()))
@@ -54,7 +54,7 @@ impl<'a> ArmWindows<'a> {
     }
 
     /// All latencies of the arm in one histogram.
-    pub fn merged(&self) -> Histogram<u64> {
+    pub fn merge_histograms(&self) -> Histogram<u64> {
         let mut all = toll_record::latency_histogram();
         for histogram in self.histograms.iter().flatten() {
             if all.add(*histogram).is_err() {
@@ -69,13 +69,13 @@ impl<'a> ArmWindows<'a> {
 }
 
 /// Name of the outcome of the verdict on the arm at this position.
-pub fn judged_by(plan: &Plan, arm: usize) -> &str {
+pub fn verdict_outcome_name(plan: &Plan, arm: usize) -> &str {
     plan.arms[arm].judged_by.as_ref().unwrap_or(&plan.primary)
 }
 
 /// An outcome of one arm, with its paired differences.
 #[derive(Debug, Clone)]
-pub struct Compared {
+pub struct Comparison {
     pub outcome: Outcome,
     pub pairs: Pairs,
     /// Measure of the comparison, and the margin in the same measure; zero means no margin.
@@ -83,10 +83,10 @@ pub struct Compared {
     margin: f64,
     interval: Option<Interval>,
     /// True if the drift of the host was subtracted from the pairs.
-    undrifted: bool,
+    is_detrended: bool,
 }
 
-impl Compared {
+impl Comparison {
     pub fn measure(&self) -> Compare {
         self.measure
     }
@@ -101,21 +101,21 @@ pub fn compare(
     arm: &ArmWindows,
     baseline: Option<&ArmWindows>,
     judged: bool,
-) -> Option<Compared> {
+) -> Option<Comparison> {
     let values = arm.values(&definition.name);
     let mut present: Vec<f64> = values.iter().flatten().copied().collect();
     let mut mean = toll_stats::mean(&present);
     // What is judged has one value for each window, or none.
     let pooled = quantile_of(definition).filter(|_| !judged && definition.name != plan.primary);
     if let Some(quantile) = pooled
-        && arm.present().any(|m| m.thin.contains(&definition.name.as_str()))
+        && arm.measured_windows().any(|m| m.too_few_events.contains(&definition.name.as_str()))
     {
-        (mean, present) = tails::own(plan, definition, quantile, arm)?;
+        (mean, present) = quantiles::arm_quantile(plan, definition, quantile, arm)?;
     }
     if present.is_empty() {
         return None;
     }
-    let mut compared = Compared {
+    let mut compared = Comparison {
         outcome: Outcome {
             unit: definition.unit.clone(),
             higher_is_better: definition.higher_is_better,
@@ -139,36 +139,38 @@ pub fn compare(
             Compare::Difference | Compare::Absolute | Compare::Median => definition.margin.unwrap_or(0.0),
         },
         interval: None,
-        undrifted: false,
+        is_detrended: false,
     };
     match (definition.compare, baseline) {
-        (Compare::Absolute, _) => by_itself(plan, &mut compared),
-        (Compare::Median, _) => by_its_median(plan, &mut compared),
+        (Compare::Absolute, _) => estimate_own_mean(plan, &mut compared),
+        (Compare::Median, _) => estimate_own_median(plan, &mut compared),
         (Compare::LogRatio, Some(baseline)) => {
-            match pooled.and_then(|quantile| tails::ratio(plan, definition, quantile, arm, baseline)) {
-                Some(tails) => tailed(tails, &mut compared),
-                None => paired(plan, definition, &values, arm, baseline, judged, &mut compared),
+            match pooled
+                .and_then(|quantile| quantiles::quantile_ratio(plan, definition, quantile, arm, baseline))
+            {
+                Some(tails) => compare_quantiles(tails, &mut compared),
+                None => compare_paired(plan, definition, &values, arm, baseline, judged, &mut compared),
             }
         }
         (Compare::Difference, Some(baseline)) => {
             let of_baseline = baseline.values(&definition.name);
             if of_baseline.iter().all(Option::is_none) {
-                by_itself(plan, &mut compared);
+                estimate_own_mean(plan, &mut compared);
                 compared.outcome.method.push_str("; the baseline has no such value");
             } else {
-                differing(plan, &values, &of_baseline, judged, &mut compared);
+                compare_differences(plan, &values, &of_baseline, judged, &mut compared);
             }
         }
         (_, None) => {}
     }
-    if arm.present().any(|m| m.from_seconds) && quantile_of(definition).is_some() {
+    if arm.measured_windows().any(|m| m.from_seconds) && quantile_of(definition).is_some() {
         compared.outcome.method.push_str("; of means of one-second percentiles");
     }
     Some(compared)
 }
 
 /// The mean of the arm's own windows, without a comparison.
-fn by_itself(plan: &Plan, compared: &mut Compared) {
+fn estimate_own_mean(plan: &Plan, compared: &mut Comparison) {
     let outcome = &mut compared.outcome;
     let test = toll_stats::sign_flip(&outcome.values, plan.alpha, plan.seed);
     compared.measure = Compare::Absolute;
@@ -181,7 +183,7 @@ fn by_itself(plan: &Plan, compared: &mut Compared) {
     outcome.verdict = Verdict::NotCompared;
 }
 
-fn by_its_median(plan: &Plan, compared: &mut Compared) {
+fn estimate_own_median(plan: &Plan, compared: &mut Comparison) {
     let outcome = &mut compared.outcome;
     let interval = toll_stats::median_interval(&outcome.values, plan.alpha);
     compared.measure = Compare::Median;
@@ -194,12 +196,12 @@ fn by_its_median(plan: &Plan, compared: &mut Compared) {
     outcome.verdict = Verdict::NotCompared;
 }
 
-fn differing(
+fn compare_differences(
     plan: &Plan,
     values: &[Option<f64>],
     of_baseline: &[Option<f64>],
     judged: bool,
-    compared: &mut Compared,
+    compared: &mut Comparison,
 ) {
     compared.outcome.verdict = Verdict::NoInterval;
     match toll_stats::differences(values, of_baseline) {
@@ -211,24 +213,24 @@ fn differing(
     }
     let d = &compared.pairs.d;
     compared.outcome.effect = (!d.is_empty()).then(|| toll_stats::mean(d));
-    let interval = tested(plan, judged, compared);
-    settle(interval, compared);
+    let interval = estimate_interval(plan, judged, compared);
+    store_interval(interval, compared);
 }
 
-fn paired(
+fn compare_paired(
     plan: &Plan,
     definition: &Definition,
     values: &[Option<f64>],
     arm: &ArmWindows,
     baseline: &ArmWindows,
     judged: bool,
-    compared: &mut Compared,
+    compared: &mut Comparison,
 ) {
     // None of what is counted in a whole window: fewer than one. Any other zero has no ratio.
     let zeros = match (definition.zeros, definition.aggregate) {
         (toll_record::Zeros::Refuse, _) => ZeroHandling::Refuse,
         (toll_record::Zeros::FewerThanOne, Aggregate::Rate) => {
-            ZeroHandling::AtMost(1.0 / shortest_s(plan, arm, baseline).max(0.1))
+            ZeroHandling::AtMost(1.0 / shortest_window_s(plan, arm, baseline).max(0.1))
         }
         (toll_record::Zeros::FewerThanOne, _) => ZeroHandling::AtMost(1.0),
     };
@@ -245,7 +247,7 @@ fn paired(
                 arm.drifts.get(definition.name.as_str()).zip(baseline.drifts.get(definition.name.as_str()))
             {
                 pairs.subtract_drift(of_arm, of_baseline);
-                compared.undrifted = true;
+                compared.is_detrended = true;
             }
             compared.pairs = pairs;
         }
@@ -259,37 +261,41 @@ fn paired(
         }
     }
     compared.outcome.toll_pct = compared.pairs.overhead_pct();
-    let interval = tested(plan, judged, compared);
-    settle(interval, compared);
+    let interval = estimate_interval(plan, judged, compared);
+    store_interval(interval, compared);
 }
 
 /// Comparison of quantiles by blocks of rounds, with merged histograms.
-fn tailed(found: Result<QuantileRatio, toll_stats::IntervalError>, compared: &mut Compared) {
+fn compare_quantiles(found: Result<QuantileRatio, toll_stats::IntervalError>, compared: &mut Comparison) {
     if let Ok(found) = &found {
         compared.outcome.toll_pct = Some(toll_stats::log_ratio_to_pct(found.ln_ratio));
-        compared.outcome.method = tails::method(found);
+        compared.outcome.method = quantiles::format_method(found);
     }
-    settle(found.and_then(|found| found.interval), compared);
+    store_interval(found.and_then(|found| found.interval), compared);
 }
 
 /// The interval of the paired differences, whatever their measure.
-fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval, toll_stats::IntervalError> {
+fn estimate_interval(
+    plan: &Plan,
+    judged: bool,
+    compared: &mut Comparison,
+) -> Result<Interval, toll_stats::IntervalError> {
     let (d, outcome) = (&compared.pairs.d, &mut compared.outcome);
     // Looked at after every round: a plain interval would be too narrow.
     if plan.early_stop && judged {
-        outcome.method = SEQUENCE.to_owned();
+        outcome.method = CONFIDENCE_SEQUENCE.to_owned();
         return toll_stats::confidence_sequence(d, plan.alpha);
     }
     outcome.standard_error = (d.len() > 1).then(|| toll_stats::sd(d) / (d.len() as f64).sqrt());
     let test = toll_stats::sign_flip(d, plan.alpha, plan.seed);
     outcome.p = (!d.is_empty()).then_some(test.p);
-    outcome.method = sign_flips(1, compared.undrifted);
+    outcome.method = sign_flip_method(1, compared.is_detrended);
     test.interval
 }
 
 /// Stores the interval according to its measure, in place of another, and draws the verdict.
-fn settle(interval: Result<Interval, toll_stats::IntervalError>, compared: &mut Compared) {
-    compared.interval = interval.ok().map(|interval| told(compared.measure, interval));
+fn store_interval(interval: Result<Interval, toll_stats::IntervalError>, compared: &mut Comparison) {
+    compared.interval = interval.ok().map(|interval| to_reported_scale(compared.measure, interval));
     let ends = compared.interval.map(|told| [told.low, told.high]);
     match compared.measure {
         Compare::LogRatio => compared.outcome.ci95_pct = ends,
@@ -298,11 +304,11 @@ fn settle(interval: Result<Interval, toll_stats::IntervalError>, compared: &mut 
     if let Err(reason) = interval {
         compared.outcome.method = format!("none: {reason}");
     }
-    judge(compared);
+    draw_verdict(compared);
 }
 
 /// The interval in the measure that readers see.
-fn told(measure: Compare, interval: Interval) -> Interval {
+fn to_reported_scale(measure: Compare, interval: Interval) -> Interval {
     match measure {
         Compare::LogRatio => interval.to_pct(),
         Compare::Difference | Compare::Absolute | Compare::Median => interval,
@@ -310,8 +316,9 @@ fn told(measure: Compare, interval: Interval) -> Interval {
 }
 
 /// Length of the shortest window of either arm, seconds: a command's own end may have closed it.
-fn shortest_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
-    let covered = arm.present().chain(baseline.present()).map(|m| m.covered_s).filter(|s| *s > 0.0);
+fn shortest_window_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
+    let covered =
+        arm.measured_windows().chain(baseline.measured_windows()).map(|m| m.covered_s).filter(|s| *s > 0.0);
     covered.fold(plan.window_s, f64::min)
 }
 
@@ -319,13 +326,13 @@ fn shortest_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
 ///
 /// Each arm shows the interval of its verdict. `together`: compared outcomes of the treatments' verdicts.
 /// Those without pairs or without a baseline stay unchanged.
-pub fn judge_together(plan: &Plan, mut together: Vec<&mut Compared>) {
+pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>) {
     if plan.early_stop {
         // A sequence may be looked at after every round, but only by itself: each arm gets its share of alpha.
         let alpha = plan.alpha / together.len().max(1) as f64;
-        for compared in together.iter_mut().filter(|c| c.outcome.method == SEQUENCE) {
+        for compared in together.iter_mut().filter(|c| c.outcome.method == CONFIDENCE_SEQUENCE) {
             let interval = toll_stats::confidence_sequence(&compared.pairs.d, alpha);
-            settle(interval, compared);
+            store_interval(interval, compared);
         }
         return;
     }
@@ -337,19 +344,19 @@ pub fn judge_together(plan: &Plan, mut together: Vec<&mut Compared>) {
     let arms = together.len();
     for (compared, found) in together.into_iter().zip(found) {
         compared.outcome.p_adjusted = Some(found.p);
-        compared.outcome.method = sign_flips(arms, compared.undrifted);
-        settle(found.interval, compared);
+        compared.outcome.method = sign_flip_method(arms, compared.is_detrended);
+        store_interval(found.interval, compared);
     }
 }
 
 /// Name of the method for that many arms judged together.
-fn sign_flips(arms: usize, undrifted: bool) -> String {
+fn sign_flip_method(arms: usize, undrifted: bool) -> String {
     let together = if arms > 1 { format!(", {arms} arms together") } else { String::new() };
     format!("sign-flip{together}{}", if undrifted { ", drift taken out" } else { "" })
 }
 
 /// Draws the verdict from the shown interval.
-fn judge(compared: &mut Compared) {
+fn draw_verdict(compared: &mut Comparison) {
     let outcome = &mut compared.outcome;
     outcome.verdict =
         match toll_stats::judge_interval(compared.interval, compared.margin, outcome.higher_is_better) {

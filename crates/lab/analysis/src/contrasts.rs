@@ -8,11 +8,11 @@ use toll_record::{Axis, Chart, ChartKind, ChartSeries, Contrast, ContrastResult,
 use toll_stats::{PairError, Pairs, ZeroHandling};
 
 /// All contrasts of the plan, in its order.
-pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<ContrastResult> {
-    plan.contrasts.iter().map(|contrast| of(plan, contrast, windows)).collect()
+pub fn estimate_contrasts(plan: &Plan, windows: &[ArmWindows]) -> Vec<ContrastResult> {
+    plan.contrasts.iter().map(|contrast| estimate_contrast(plan, contrast, windows)).collect()
 }
 
-fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResult {
+fn estimate_contrast(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResult {
     let none = ArmWindows::default();
     let of_arm = |name: &str| {
         let position = plan.arms.iter().position(|arm| arm.name == name);
@@ -33,7 +33,7 @@ fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResul
         method: String::new(),
     };
     if let Some(beyond) = &contrast.beyond {
-        return of_tolls(plan, upper, lower, of_arm(beyond), result);
+        return estimate_overhead_contrast(plan, upper, lower, of_arm(beyond), result);
     }
     let values = |arm: &ArmWindows| arm.values(&contrast.outcome);
     let pairs = match toll_stats::log_ratios(&values(upper), &values(lower), ZeroHandling::Refuse) {
@@ -55,7 +55,7 @@ fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResul
 
 /// Contrast of overheads on the log scale, without the host's drift, in rounds where all three arms have
 /// values.
-fn of_tolls(
+fn estimate_overhead_contrast(
     plan: &Plan,
     upper: &ArmWindows,
     lower: &ArmWindows,
@@ -64,8 +64,9 @@ fn of_tolls(
 ) -> ContrastResult {
     let outcome = result.outcome.as_str();
     let rounds = plan.order.len();
-    let tolls = |arm: &ArmWindows| tolls(arm, beyond, outcome).map(|pairs| pairs.by_round(rounds));
-    let (a, b): (Vec<f64>, Vec<f64>) = match (tolls(upper), tolls(lower)) {
+    let overheads =
+        |arm: &ArmWindows| pair_overheads(arm, beyond, outcome).map(|pairs| pairs.by_round(rounds));
+    let (a, b): (Vec<f64>, Vec<f64>) = match (overheads(upper), overheads(lower)) {
         (Ok(upper), Ok(lower)) => upper.into_iter().zip(lower).filter_map(|(a, b)| Some((a?, b?))).unzip(),
         (Err(error), _) | (_, Err(error)) => {
             return ContrastResult { method: format!("none: {error}"), ..result };
@@ -83,7 +84,7 @@ fn of_tolls(
     result
 }
 
-fn tolls(arm: &ArmWindows, beyond: &ArmWindows, outcome: &str) -> Result<Pairs, PairError> {
+fn pair_overheads(arm: &ArmWindows, beyond: &ArmWindows, outcome: &str) -> Result<Pairs, PairError> {
     let mut pairs =
         toll_stats::log_ratios(&arm.values(outcome), &beyond.values(outcome), ZeroHandling::Refuse)?;
     if let Some((of_arm, of_beyond)) = arm.drifts.get(outcome).zip(beyond.drifts.get(outcome)) {
@@ -106,7 +107,7 @@ pub fn chart(contrasts: &[ContrastResult]) -> Option<Chart> {
         .collect();
     let label = |c: &ContrastResult| {
         let tolls = c.beyond.as_ref().map_or_else(String::new, |beyond| format!(", both beyond {beyond}"));
-        format!("{} ({} over {}{tolls})", c.title, c.of, multiple(c))
+        format!("{} ({} over {}{tolls})", c.title, c.of, format_multiple(c))
     };
     (!points.is_empty()).then(|| Chart {
         id: "contrasts".into(),
@@ -124,7 +125,7 @@ pub fn chart(contrasts: &[ContrastResult]) -> Option<Chart> {
 }
 
 /// `5 times direct-1`, or the arm alone.
-pub fn multiple(contrast: &ContrastResult) -> String {
+pub fn format_multiple(contrast: &ContrastResult) -> String {
     if contrast.factor == 1.0 {
         contrast.over.clone()
     } else {

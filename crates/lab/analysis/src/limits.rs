@@ -12,21 +12,21 @@ use toll_sys::number_format::capitalise;
 const REACHED_WITHIN: f64 = 0.01;
 
 /// Results of all ladders of the plan, in its order.
-pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<LimitResult> {
-    plan.limits.iter().flat_map(|limit| of_limit(plan, limit, windows)).collect()
+pub fn find_limits(plan: &Plan, windows: &[ArmWindows]) -> Vec<LimitResult> {
+    plan.limits.iter().flat_map(|limit| evaluate_limit(plan, limit, windows)).collect()
 }
 
 /// The rung that each ladder held in every round, a sentence for each kind of limit. `None` without ladders.
-pub fn told(limits: &[LimitResult]) -> Option<String> {
+pub fn describe_limits(limits: &[LimitResult]) -> Option<String> {
     let of_kind = |kind: &[LimitResult]| {
-        let ladders: Vec<String> = kind.iter().map(in_every_round).collect();
+        let ladders: Vec<String> = kind.iter().map(describe_limit).collect();
         format!("{}, in every round: {}.", capitalise(&kind[0].title), ladders.join(", "))
     };
     let told: Vec<String> = limits.chunk_by(|a, b| a.name == b.name).map(of_kind).collect();
     (!told.is_empty()).then(|| told.join(" "))
 }
 
-fn in_every_round(limit: &LimitResult) -> String {
+fn describe_limit(limit: &LimitResult) -> String {
     let of: Vec<&str> = limit.of.iter().map(|(_, value)| value.as_str()).collect();
     let space = if of.is_empty() { "" } else { " " };
     let held = match limit.rungs.first() {
@@ -47,7 +47,7 @@ struct Ladder {
 /// One outcome by rung and round. `None` for a window that was not measured.
 type ByRung = Vec<Vec<Option<f64>>>;
 
-fn of_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResult> {
+fn evaluate_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResult> {
     let mut ladders: Vec<Ladder> = Vec::new();
     for (i, arm) in plan.arms.iter().enumerate().filter(|(_, arm)| arm.unavailable.is_none()) {
         let rung = arm.varied.iter().find(|(key, _)| *key == limit.over);
@@ -58,11 +58,16 @@ fn of_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResu
             None => ladders.push(Ladder { of, rungs: vec![(number, i)] }),
         }
     }
-    ladders.into_iter().filter_map(|ladder| result(plan, limit, ladder, windows)).collect()
+    ladders.into_iter().filter_map(|ladder| evaluate_ladder(plan, limit, ladder, windows)).collect()
 }
 
 /// `None` if no round has a limit.
-fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]) -> Option<LimitResult> {
+fn evaluate_ladder(
+    plan: &Plan,
+    limit: &Limit,
+    mut ladder: Ladder,
+    windows: &[ArmWindows],
+) -> Option<LimitResult> {
     ladder.rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
     // A rung that never could be measured is where the ladder ends.
     let is_measured =
@@ -72,7 +77,7 @@ fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]
         |name: &str| -> ByRung { ladder.rungs.iter().map(|rung| windows[rung.1].values(name)).collect() };
     let numbers: Vec<f64> = ladder.rungs.iter().map(|rung| rung.0).collect();
     let reached = limit.reached.as_deref().map(values);
-    let climbed = climbed(&numbers, &values(&limit.outcome), reached.as_ref(), limit.at_most);
+    let climbed = limit_rounds(&numbers, &values(&limit.outcome), reached.as_ref(), limit.at_most);
     let in_all = climbed.limits.iter().copied().reduce(f64::min)?;
     let interval = toll_stats::median_interval(&climbed.limits, plan.alpha).ok();
     Some(LimitResult {
@@ -87,21 +92,21 @@ fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]
         in_all,
         median: toll_stats::median(&climbed.limits),
         ci95: interval.map(|interval| [interval.low, interval.high]),
-        open: climbed.open,
+        open: climbed.unbounded_rounds,
         values: climbed.limits,
     })
 }
 
 #[derive(Debug, PartialEq)]
-struct Climbed {
+struct RoundLimits {
     /// Limits of the rounds that have one.
     limits: Vec<f64>,
     /// Rounds whose limit may be higher.
-    open: u32,
+    unbounded_rounds: u32,
 }
 
-fn climbed(rungs: &[f64], values: &ByRung, reached: Option<&ByRung>, at_most: f64) -> Climbed {
-    let mut climbed = Climbed { limits: Vec::new(), open: 0 };
+fn limit_rounds(rungs: &[f64], values: &ByRung, reached: Option<&ByRung>, at_most: f64) -> RoundLimits {
+    let mut climbed = RoundLimits { limits: Vec::new(), unbounded_rounds: 0 };
     let at = |of: &ByRung, rung: usize, round: usize| of.get(rung)?.get(round).copied().flatten();
     'rounds: for round in 0..values.iter().map(Vec::len).max().unwrap_or(0) {
         let (mut limit, mut is_open) = (0.0, true);
@@ -122,7 +127,7 @@ fn climbed(rungs: &[f64], values: &ByRung, reached: Option<&ByRung>, at_most: f6
             }
         }
         climbed.limits.push(limit);
-        climbed.open += u32::from(is_open);
+        climbed.unbounded_rounds += u32::from(is_open);
     }
     climbed
 }
@@ -139,27 +144,27 @@ mod tests {
 
     #[test]
     fn a_round_gets_as_far_as_it_and_all_below_hold() {
-        for (lost, limit, open) in [
+        for (lost, limit, unbounded_rounds) in [
             ([0.0, 0.0, 0.0], 400.0, 1),
             ([0.0, 0.0, 0.1], 200.0, 0),
             // What holds above a rung that does not is chance.
             ([0.0, 0.1, 0.0], 100.0, 0),
             ([0.1, 0.0, 0.0], 0.0, 0),
         ] {
-            let found = climbed(&RUNGS, &some(lost), None, 0.0);
-            assert_eq!(found, Climbed { limits: vec![limit], open }, "{lost:?}");
+            let found = limit_rounds(&RUNGS, &some(lost), None, 0.0);
+            assert_eq!(found, RoundLimits { limits: vec![limit], unbounded_rounds }, "{lost:?}");
         }
-        assert_eq!(climbed(&RUNGS, &some([0.0, 0.1, 0.2]), None, 0.1).limits, [200.0]);
+        assert_eq!(limit_rounds(&RUNGS, &some([0.0, 0.1, 0.2]), None, 0.1).limits, [200.0]);
     }
 
     #[test]
     fn a_rung_that_the_sender_did_not_reach_proves_nothing() {
         let reached = some([100.0, 199.0, 250.0]);
-        let found = climbed(&RUNGS, &some([0.0; 3]), Some(&reached), 0.0);
-        assert_eq!(found, Climbed { limits: vec![200.0], open: 1 });
+        let found = limit_rounds(&RUNGS, &some([0.0; 3]), Some(&reached), 0.0);
+        assert_eq!(found, RoundLimits { limits: vec![200.0], unbounded_rounds: 1 });
         // Loss below the rung's own rate is loss all the same.
-        let found = climbed(&RUNGS, &some([0.0, 0.0, 3.0]), Some(&reached), 0.0);
-        assert_eq!(found, Climbed { limits: vec![200.0], open: 0 });
+        let found = limit_rounds(&RUNGS, &some([0.0, 0.0, 3.0]), Some(&reached), 0.0);
+        assert_eq!(found, RoundLimits { limits: vec![200.0], unbounded_rounds: 0 });
     }
 
     #[test]
@@ -169,14 +174,17 @@ mod tests {
             vec![None, None, Some(0.0)],
             vec![Some(0.0), None, Some(1.0)],
         ];
-        let found = climbed(&RUNGS, &values, None, 0.0);
-        assert_eq!(found, Climbed { limits: vec![200.0], open: 0 });
+        let found = limit_rounds(&RUNGS, &values, None, 0.0);
+        assert_eq!(found, RoundLimits { limits: vec![200.0], unbounded_rounds: 0 });
         // What is lost below the gap is known.
         let values: ByRung = vec![vec![Some(1.0)], vec![None], vec![Some(0.0)]];
-        assert_eq!(climbed(&RUNGS, &values, None, 0.0), Climbed { limits: vec![0.0], open: 0 });
+        assert_eq!(
+            limit_rounds(&RUNGS, &values, None, 0.0),
+            RoundLimits { limits: vec![0.0], unbounded_rounds: 0 }
+        );
         // A sender that did not reach the lowest rung proves nothing against it.
-        let found = climbed(&RUNGS, &some([0.0; 3]), Some(&some([90.0, 90.0, 90.0])), 0.0);
-        assert_eq!(found, Climbed { limits: vec![], open: 0 });
+        let found = limit_rounds(&RUNGS, &some([0.0; 3]), Some(&some([90.0, 90.0, 90.0])), 0.0);
+        assert_eq!(found, RoundLimits { limits: vec![], unbounded_rounds: 0 });
     }
 
     #[test]
@@ -191,13 +199,13 @@ mod tests {
             open,
             ..LimitResult::default()
         };
-        assert_eq!(told(&[]), None);
+        assert_eq!(describe_limits(&[]), None);
         let ladders = [
             limit("http", [400.0, 400.0], 2),
             limit("mixed", [200.0, 400.0], 1),
             limit("skype", [0.0, 400.0], 1),
         ];
         let said = "Highest rate without a loss, in every round: http 400 Mb/s or more, mixed 200 Mb/s, skype below 100 Mb/s.";
-        assert_eq!(told(&ladders).as_deref(), Some(said));
+        assert_eq!(describe_limits(&ladders).as_deref(), Some(said));
     }
 }

@@ -3,49 +3,49 @@
 //! Measured in the pause before the next trial (`gap`), with the load on and the treatment off. Usual is a
 //! high quantile of half-second stretches, or of samples, under the arm that this one is compared with.
 
-use super::recorded::{Recorded, Stamped, within};
+use super::run_data::{RunData, Timestamped, samples_within};
 use super::windows::Window;
 use toll_record::Bin;
 
 /// Share of stretches under the other arm that are no slower than usual.
-const USUAL: f64 = 0.95;
+const NORMAL_QUANTILE: f64 = 0.95;
 const STRETCH_US: u64 = 500_000;
 /// Shortest pause that can be evaluated, microseconds.
-const LEAST_US: u64 = 2 * STRETCH_US;
+const MIN_PAUSE_US: u64 = 2 * STRETCH_US;
 
 /// Usual mean response time in these windows, us. `None` if too little completed.
-pub fn usual_us<'a>(recorded: &Recorded, windows: impl Iterator<Item = &'a Window>) -> Option<f64> {
+pub fn normal_latency_us<'a>(recorded: &RunData, windows: impl Iterator<Item = &'a Window>) -> Option<f64> {
     let mut means: Vec<f64> = Vec::new();
     for window in windows {
-        let bins = within(&recorded.bins, window.begin_us, window.end_us);
-        means.extend(stretches(bins).filter_map(|(_, mean_us)| mean_us));
+        let bins = samples_within(&recorded.bins, window.begin_us, window.end_us);
+        means.extend(latency_stretches(bins).filter_map(|(_, mean_us)| mean_us));
     }
-    usual(means)
+    normal_quantile(means)
 }
 
 /// The quantile of these readings that counts as usual.
-fn usual(mut readings: Vec<f64>) -> Option<f64> {
+fn normal_quantile(mut readings: Vec<f64>) -> Option<f64> {
     readings.sort_by(f64::total_cmp);
     let last = readings.len().checked_sub(1)?;
-    readings.get((last as f64 * USUAL).ceil() as usize).copied()
+    readings.get((last as f64 * NORMAL_QUANTILE).ceil() as usize).copied()
 }
 
 /// Seconds from the window's end to the first sample within the usual range of `otherwise`.
 ///
 /// The whole pause if there is none; `None` if the pause is too short.
-pub fn of_column<T: Stamped>(
-    recorded: &Recorded,
+pub fn column_recovery_s<T: Timestamped>(
+    recorded: &RunData,
     window: &Window,
     samples: &[T],
     otherwise: Vec<f64>,
     column: impl Fn(&T) -> Option<f64>,
 ) -> Option<f64> {
-    let usual = usual(otherwise)?;
+    let usual = normal_quantile(otherwise)?;
     let pause_us = (recorded.plan.gap_s * 1e6) as u64;
-    if pause_us < LEAST_US {
+    if pause_us < MIN_PAUSE_US {
         return None;
     }
-    let after = within(samples, window.end_us, window.end_us + pause_us);
+    let after = samples_within(samples, window.end_us, window.end_us + pause_us);
     let read = |sample: &T| Some((sample.mono_us(), column(sample)?));
     let mut read = after.iter().filter_map(read).peekable();
     read.peek()?;
@@ -56,22 +56,22 @@ pub fn of_column<T: Stamped>(
 /// Seconds from the window's end to the first stretch with a usual response time.
 ///
 /// The whole pause if there is none; `None` if the pause is too short.
-pub fn recovered_s(recorded: &Recorded, window: &Window, usual_us: f64) -> Option<f64> {
+pub fn recovered_s(recorded: &RunData, window: &Window, usual_us: f64) -> Option<f64> {
     // Nothing is on for so long at least: the pause begins once the treatment is off.
     let pause_us = (recorded.plan.gap_s * 1e6) as u64;
-    if pause_us < LEAST_US {
+    if pause_us < MIN_PAUSE_US {
         return None;
     }
-    let bins = within(&recorded.bins, window.end_us, window.end_us + pause_us);
+    let bins = samples_within(&recorded.bins, window.end_us, window.end_us + pause_us);
     let first = bins.first()?;
-    let found = stretches(bins).find(|(_, mean_us)| mean_us.is_some_and(|mean| mean <= usual_us));
+    let found = latency_stretches(bins).find(|(_, mean_us)| mean_us.is_some_and(|mean| mean <= usual_us));
     let last = bins.last().map_or(window.end_us, |bin| bin.mono_us);
     let begin_us = found.map_or(last, |(begin_us, _)| begin_us);
     Some(begin_us.saturating_sub(first.mono_us - first.width_us) as f64 / 1e6)
 }
 
 /// Begin of each stretch, one at every bin, and its mean response time. `None` if nothing completed.
-fn stretches(bins: &[Bin]) -> impl Iterator<Item = (u64, Option<f64>)> {
+fn latency_stretches(bins: &[Bin]) -> impl Iterator<Item = (u64, Option<f64>)> {
     (0..bins.len()).filter_map(|i| {
         let begin_us = bins[i].mono_us - bins[i].width_us;
         let length = bins[i..].iter().take_while(|bin| bin.mono_us <= begin_us + STRETCH_US).count();
@@ -112,10 +112,10 @@ mod tests {
     fn the_first_stretch_that_is_as_usual_ends_the_recovery() {
         let after = bins(&[900, 900, 900, 100, 900, 100, 100, 100, 100, 100, 100]);
         let usual: Vec<_> =
-            stretches(&after).filter(|(_, mean)| mean.is_some_and(|mean| mean <= 120.0)).collect();
+            latency_stretches(&after).filter(|(_, mean)| mean.is_some_and(|mean| mean <= 120.0)).collect();
         // One quick bin among slow ones is no recovery.
         assert_eq!(usual[0].0, 500_000);
-        assert_eq!(stretches(&after).count(), 7);
-        assert!(stretches(&bins(&[100; 4])).next().is_none());
+        assert_eq!(latency_stretches(&after).count(), 7);
+        assert!(latency_stretches(&bins(&[100; 4])).next().is_none());
     }
 }

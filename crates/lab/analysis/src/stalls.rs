@@ -2,7 +2,7 @@
 //!
 //! The rules are those of `toll_stats`; this file supplies a run's bins.
 
-use super::recorded::{Recorded, within};
+use super::run_data::{RunData, samples_within};
 use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use toll_stats::{LoadBin, Stall, StallRuleError, ThroughputRule};
 #[derive(Debug, Clone, Default)]
 pub struct Stalls {
     /// For each window, in the order given: throughput or latency stalls, overlaps joined.
-    pub of_window: Vec<Vec<Stall>>,
+    pub by_window: Vec<Vec<Stall>>,
     /// All findings, harness stalls too, in order of time.
     pub spans: Vec<StallSpan>,
     /// Stretches inside a window in which toll's own ticker did not run.
@@ -23,7 +23,7 @@ pub struct Stalls {
 }
 
 /// Normal values for an arm, from the windows of its reference arm.
-struct Normal {
+struct StallThresholds {
     throughput: Result<ThroughputRule, StallRuleError>,
     latency_us: Option<u64>,
 }
@@ -33,8 +33,8 @@ struct Normal {
 /// The arm at `held_against` defines what is normal for an arm: a load at a tenth of another's rate is not
 /// stalled. `latency`: of all windows of an arm. The reason why throughput could not be judged is that of the
 /// arm at `baseline`.
-pub fn find(
-    recorded: &Recorded,
+pub fn find_stalls(
+    recorded: &RunData,
     windows: &[Window],
     baseline: usize,
     held_against: &[usize],
@@ -42,18 +42,18 @@ pub fn find(
 ) -> Stalls {
     let bins: Vec<Vec<LoadBin>> = windows
         .iter()
-        .map(|w| within(&recorded.bins, w.begin_us, w.end_us).iter().map(load_bin).collect())
+        .map(|w| samples_within(&recorded.bins, w.begin_us, w.end_us).iter().map(to_load_bin).collect())
         .collect();
     let normal_of = |arm: usize| {
         let own = windows.iter().zip(&bins).filter(|(w, _)| w.arm == arm);
         let own: Vec<&[LoadBin]> = own.map(|(_, bins)| bins.as_slice()).collect();
-        Normal {
+        StallThresholds {
             throughput: ThroughputRule::from_baseline(&own),
             latency_us: p99_us(recorded, windows, arm, &latency(arm))
                 .map(toll_stats::latency_stall_threshold_us),
         }
     };
-    let mut normal: BTreeMap<usize, Normal> = BTreeMap::new();
+    let mut normal: BTreeMap<usize, StallThresholds> = BTreeMap::new();
     for &arm in held_against.iter().chain([&baseline]) {
         normal.entry(arm).or_insert_with(|| normal_of(arm));
     }
@@ -68,9 +68,9 @@ pub fn find(
         let whole = Stall { begin_us: window.begin_us, end_us: window.end_us };
         let harness: Vec<Stall> = late.iter().copied().filter(|s| s.overlaps(whole)).collect();
         for (kind, found) in [("throughput", &throughput), ("latency", &latency), ("harness", &harness)] {
-            stalls.spans.extend(found.iter().map(|stall| span(recorded, window, kind, *stall)));
+            stalls.spans.extend(found.iter().map(|stall| to_span(recorded, window, kind, *stall)));
         }
-        stalls.of_window.push(joined(throughput.into_iter().chain(latency).collect()));
+        stalls.by_window.push(merge_overlapping(throughput.into_iter().chain(latency).collect()));
         stalls.harness.extend(harness);
     }
     stalls.spans.sort_by_key(|s| (s.begin_mono_us, s.end_mono_us));
@@ -78,7 +78,7 @@ pub fn find(
 }
 
 /// Totals over several windows.
-pub fn totals<'a>(windows: impl Iterator<Item = &'a Vec<Stall>>) -> StallTotals {
+pub fn sum_stalls<'a>(windows: impl Iterator<Item = &'a Vec<Stall>>) -> StallTotals {
     let all: Vec<Stall> = windows.flatten().copied().collect();
     let totals = toll_stats::stall_totals(&all);
     StallTotals {
@@ -88,7 +88,7 @@ pub fn totals<'a>(windows: impl Iterator<Item = &'a Vec<Stall>>) -> StallTotals 
     }
 }
 
-fn load_bin(bin: &Bin) -> LoadBin {
+fn to_load_bin(bin: &Bin) -> LoadBin {
     LoadBin {
         end_us: bin.mono_us,
         width_us: bin.width_us,
@@ -99,20 +99,20 @@ fn load_bin(bin: &Bin) -> LoadBin {
 }
 
 /// p99 from the histogram if the driver has one, else the mean of the seconds' p99, microseconds.
-fn p99_us(recorded: &Recorded, windows: &[Window], arm: usize, latency: &Histogram<u64>) -> Option<u64> {
+fn p99_us(recorded: &RunData, windows: &[Window], arm: usize, latency: &Histogram<u64>) -> Option<u64> {
     if !latency.is_empty() {
         return Some(latency.value_at_quantile(0.99));
     }
     let known: Vec<u64> = windows
         .iter()
         .filter(|w| w.arm == arm)
-        .flat_map(|w| within(&recorded.seconds, w.begin_us, w.end_us))
+        .flat_map(|w| samples_within(&recorded.seconds, w.begin_us, w.end_us))
         .filter_map(|s| s.latency_us_p99)
         .collect();
     (!known.is_empty()).then(|| known.iter().sum::<u64>() / known.len() as u64)
 }
 
-fn joined(mut stalls: Vec<Stall>) -> Vec<Stall> {
+fn merge_overlapping(mut stalls: Vec<Stall>) -> Vec<Stall> {
     stalls.sort_by_key(|s| (s.begin_us, s.end_us));
     let mut out: Vec<Stall> = Vec::with_capacity(stalls.len());
     for stall in stalls {
@@ -128,9 +128,9 @@ fn joined(mut stalls: Vec<Stall>) -> Vec<Stall> {
 ///
 /// A pressure sample covers the 100 ms before it, a host sample the second before. The first sample that ends
 /// after the stall still covers its end.
-fn span(recorded: &Recorded, window: &Window, kind: &str, stall: Stall) -> StallSpan {
-    let pressures = within(&recorded.pressures, stall.begin_us, stall.end_us.saturating_add(100_000));
-    let hosts = within(&recorded.hosts, stall.begin_us, stall.end_us.saturating_add(1_000_000));
+fn to_span(recorded: &RunData, window: &Window, kind: &str, stall: Stall) -> StallSpan {
+    let pressures = samples_within(&recorded.pressures, stall.begin_us, stall.end_us.saturating_add(100_000));
+    let hosts = samples_within(&recorded.hosts, stall.begin_us, stall.end_us.saturating_add(1_000_000));
     let worst = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
     StallSpan {
         arm: recorded.plan.arms[window.arm].name.clone(),
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn a_stall_seen_by_both_rules_counts_once() {
         let stall = |begin_us, end_us| Stall { begin_us, end_us };
-        let found = joined(vec![stall(50, 60), stall(10, 30), stall(20, 45), stall(60, 70)]);
+        let found = merge_overlapping(vec![stall(50, 60), stall(10, 30), stall(20, 45), stall(60, 70)]);
         assert_eq!(found, [stall(10, 45), stall(50, 70)]);
-        let totals = totals([found].iter());
+        let totals = sum_stalls([found].iter());
         assert_eq!((totals.count, totals.longest_s), (2, 35e-6));
     }
 }

@@ -8,7 +8,7 @@ use toll_sys::count_format::format_count;
 
 /// CPU time spent inside a window, by party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spent {
+pub struct CpuUsage {
     pub host_busy_us: u64,
     pub host_steal_us: u64,
     /// Absent if the server's process is unknown at one edge, or differs between them.
@@ -31,7 +31,7 @@ pub struct Window {
     pub begin_us: u64,
     pub end_us: u64,
     /// CPU time in the window, by party. Absent if it was not read at both ends.
-    pub cpu: Option<Spent>,
+    pub cpu: Option<CpuUsage>,
     /// Runs of the command that ended by themselves inside the window, and their duration in microseconds.
     pub runs: Option<(u32, u64)>,
     /// Growth of the artefact in the window, bytes, if its size was known.
@@ -50,7 +50,7 @@ impl Window {
 
 /// The conductor's note on a trial.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Remark {
+pub struct TrialNote {
     pub trial: u32,
     pub arm: usize,
     pub round: u32,
@@ -67,29 +67,29 @@ pub struct Trials {
     /// In the order measured.
     pub windows: Vec<Window>,
     /// Failed trials, with the conductor's reason.
-    pub failed: Vec<Remark>,
+    pub failed: Vec<TrialNote>,
     /// Trials that began and neither closed their window nor failed: the run was cut there.
-    pub cut: Vec<Remark>,
+    pub truncated: Vec<TrialNote>,
     /// Notes on steps that did happen.
-    pub remarks: Vec<Remark>,
+    pub notes: Vec<TrialNote>,
     /// Closed windows that cannot be used.
-    pub left_out: Vec<Window>,
+    pub excluded: Vec<Window>,
     /// Arm and round of those in which the hypervisor withheld the CPU.
-    pub withheld: BTreeSet<(usize, u32)>,
+    pub stolen: BTreeSet<(usize, u32)>,
     /// Trials with a server restart. Their failures do not count against their arm.
-    pub upset: BTreeSet<u32>,
+    pub restarted: BTreeSet<u32>,
     /// Rounds in which each arm was tried, by its position.
     pub tried: Vec<u32>,
     /// Rounds with any step.
-    pub rounds_begun: u32,
+    pub rounds_started: u32,
 }
 
 impl Trials {
     /// Moves unusable windows out of the counted ones, and returns them.
-    pub fn leave_out(&mut self, useless: impl Fn(&Window) -> bool) -> Vec<Window> {
+    pub fn exclude_windows(&mut self, useless: impl Fn(&Window) -> bool) -> Vec<Window> {
         let (out, kept) = std::mem::take(&mut self.windows).into_iter().partition(useless);
         self.windows = kept;
-        self.left_out.extend_from_slice(&out);
+        self.excluded.extend_from_slice(&out);
         out
     }
 }
@@ -97,7 +97,7 @@ impl Trials {
 /// Arms with their rounds, `K in round 4, B none in round 5`, at most a handful of rounds by name.
 ///
 /// A round with `whole` of them is `all of round 5`.
-pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
+pub fn describe_trials(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
     const NAMED: usize = 4;
     let mut by_round: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     // Arms in the order of the plan.
@@ -120,7 +120,7 @@ pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
 }
 
 /// Pairs the steps of each trial. Lines of an unknown arm or round are left out.
-pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
+pub fn pair_trial_steps(plan: &Plan, lines: &[TrialLine]) -> Trials {
     let positions: BTreeMap<&str, usize> =
         plan.arms.iter().enumerate().map(|(i, arm)| (arm.name.as_str(), i)).collect();
     let mut by_trial: BTreeMap<u32, Vec<&TrialLine>> = BTreeMap::new();
@@ -132,9 +132,9 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
         let Some(&arm) = steps.first().and_then(|line| positions.get(line.arm.as_str())) else { continue };
         let (round, begun_us) = (steps[0].round, steps[0].mono_us);
         trials.tried[arm] += 1;
-        trials.rounds_begun = trials.rounds_begun.max(round + 1);
+        trials.rounds_started = trials.rounds_started.max(round + 1);
         let step = |wanted: Step| steps.iter().find(|line| line.step == wanted);
-        let remark = |line: &TrialLine, step, text: &str| Remark {
+        let remark = |line: &TrialLine, step, text: &str| TrialNote {
             trial,
             arm,
             round,
@@ -145,7 +145,7 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
         };
         for line in &steps {
             if let (Some(note), true) = (&line.note, line.step != Step::Failed) {
-                trials.remarks.push(remark(line, line.step, note));
+                trials.notes.push(remark(line, line.step, note));
             }
         }
         match (step(Step::WindowBegin), step(Step::WindowEnd), step(Step::Failed)) {
@@ -160,7 +160,7 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
                 },
                 begin_us: begin.mono_us,
                 end_us: end.mono_us,
-                cpu: begin.cpu.zip(end.cpu).map(|(begin, end)| spent(begin, end)),
+                cpu: begin.cpu.zip(end.cpu).map(|(begin, end)| cpu_usage_between(begin, end)),
                 runs: end.runs.zip(end.runs_us),
                 artefact_bytes: begin
                     .artefact_bytes
@@ -175,17 +175,21 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
             }
             (begin, _, None) => {
                 let step = if begin.is_some() { Step::WindowBegin } else { Step::Start };
-                trials.cut.push(remark(steps[steps.len() - 1], step, "the run ended inside this trial"));
+                trials.truncated.push(remark(
+                    steps[steps.len() - 1],
+                    step,
+                    "the run ended inside this trial",
+                ));
             }
         }
     }
     trials
 }
 
-fn spent(begin: Cpu, end: Cpu) -> Spent {
+fn cpu_usage_between(begin: Cpu, end: Cpu) -> CpuUsage {
     // Zero, in older runs: no such process, or one on another host.
     let known = |us: Option<u64>| us.filter(|us| *us > 0);
-    Spent {
+    CpuUsage {
         host_busy_us: end.host_busy_us.saturating_sub(begin.host_busy_us),
         host_steal_us: end.host_steal_us.saturating_sub(begin.host_steal_us),
         server_us: known(end.server_us).zip(known(begin.server_us)).and_then(|(e, b)| e.checked_sub(b)),

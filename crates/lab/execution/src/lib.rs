@@ -6,15 +6,15 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod capture_survey;
 mod collector;
-pub mod conduct;
-mod held;
 pub mod host;
-mod losses;
+mod loss_tracker;
 mod recorder;
 pub mod run;
-pub mod stage;
+pub mod testbed;
 mod treatment;
+pub mod trial_loop;
 mod workload;
 
-pub use workload::Live;
+pub use workload::LiveLoad;

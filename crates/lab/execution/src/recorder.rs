@@ -27,7 +27,7 @@ pub struct Recorder {
 
 /// The writing thread.
 #[derive(Debug)]
-pub struct Recording {
+pub struct RecorderThread {
     thread: JoinHandle<()>,
 }
 
@@ -40,7 +40,7 @@ enum Line {
 }
 
 impl Recorder {
-    pub fn start(writer: RunWriter) -> (Self, Recording) {
+    pub fn start(writer: RunWriter) -> (Self, RecorderThread) {
         let (queue, lines) = sync_channel(QUEUE);
         let failure = Arc::new(Mutex::new(None));
         let slot = failure.clone();
@@ -51,22 +51,22 @@ impl Recorder {
                 *slot = Some(error.to_string());
             }
         });
-        (Self { queue, failure }, Recording { thread })
+        (Self { queue, failure }, RecorderThread { thread })
     }
 
-    pub fn sample(&self, sample: Sample) {
+    pub fn record_sample(&self, sample: Sample) {
         self.send(Line::Sample(sample));
     }
 
-    pub fn trial(&self, line: TrialLine) {
+    pub fn record_trial(&self, line: TrialLine) {
         self.send(Line::Trial(line));
     }
 
-    pub fn artefact(&self, line: Artefact) {
+    pub fn record_artefact(&self, line: Artefact) {
         self.send(Line::Artefact(line));
     }
 
-    pub fn latency(
+    pub fn record_latency(
         &self,
         arm: &str,
         trial: u32,
@@ -94,7 +94,7 @@ impl Recorder {
     }
 }
 
-impl Recording {
+impl RecorderThread {
     /// Writes all queued lines and ends the thread.
     ///
     /// # Errors

@@ -8,17 +8,17 @@ use toll_record::ArtefactKind;
 
 /// One row of the table: the properties of an artefact kind.
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct ArtefactSpec {
     pub kind: ArtefactKind,
     pub extension: &'static str,
     pub writer: Writer,
     pub shape: Shape,
-    pub found: Found,
-    pub counted: Counted,
+    pub window_lookup: WindowLookup,
+    pub query_counter: QueryCounter,
     /// pt-query-digest's `--type` for it; `tcpdump` reads a capture through tcpdump.
     pub pt_type: Option<&'static str>,
     /// Holds packets, or what was decoded from them. No query can be read from it if a session used TLS.
-    pub is_of_the_wire: bool,
+    pub is_from_packets: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Shape {
 
 /// Method of finding a window in an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum WindowLookup {
     /// By the timestamp of each entry.
     ByTime,
     /// By its length in bytes at the window's begin and end.
@@ -48,84 +48,94 @@ pub enum Found {
 
 /// Counter of the queries in an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum QueryCounter {
     Digest(Type),
     /// One line is one query.
     Lines,
     /// A query to the server at the window's begin and end.
     Server,
-    Nobody,
+    Uncounted,
 }
 
-const FILE: Row = Row {
+const FILE: ArtefactSpec = ArtefactSpec {
     kind: ArtefactKind::Bytes,
     extension: "bin",
     writer: Writer::Tool,
     shape: Shape::Files,
-    found: Found::ByBytes,
-    counted: Counted::Nobody,
+    window_lookup: WindowLookup::ByBytes,
+    query_counter: QueryCounter::Uncounted,
     pt_type: None,
-    is_of_the_wire: false,
+    is_from_packets: false,
 };
-const LOG: Row = Row { extension: "log", writer: Writer::Server, ..FILE };
+const LOG: ArtefactSpec = ArtefactSpec { extension: "log", writer: Writer::Server, ..FILE };
 
 /// All kinds, one row each.
-pub const TABLE: [Row; 10] = [
-    Row {
+pub const ARTEFACT_SPECS: [ArtefactSpec; 10] = [
+    ArtefactSpec {
         kind: ArtefactKind::Pcap,
         extension: "pcap",
-        found: Found::ByTime,
-        counted: Counted::Digest(Type::Pcap),
+        window_lookup: WindowLookup::ByTime,
+        query_counter: QueryCounter::Digest(Type::Pcap),
         pt_type: Some("tcpdump"),
-        is_of_the_wire: true,
+        is_from_packets: true,
         ..FILE
     },
-    Row {
+    ArtefactSpec {
         kind: ArtefactKind::TcpdumpText,
         extension: "txt",
-        found: Found::ByTime,
-        counted: Counted::Digest(Type::Tcpdump),
+        window_lookup: WindowLookup::ByTime,
+        query_counter: QueryCounter::Digest(Type::Tcpdump),
         pt_type: Some("tcpdump"),
-        is_of_the_wire: true,
+        is_from_packets: true,
         ..FILE
     },
-    Row {
+    ArtefactSpec {
         kind: ArtefactKind::Queries,
         extension: "queries",
-        found: Found::ByTime,
-        counted: Counted::Digest(Type::Queries),
-        is_of_the_wire: true,
+        window_lookup: WindowLookup::ByTime,
+        query_counter: QueryCounter::Digest(Type::Queries),
+        is_from_packets: true,
         ..FILE
     },
-    Row {
+    ArtefactSpec {
         kind: ArtefactKind::SlowLog,
-        counted: Counted::Digest(Type::Slowlog),
+        query_counter: QueryCounter::Digest(Type::Slowlog),
         pt_type: Some("slowlog"),
         ..LOG
     },
-    Row {
+    ArtefactSpec {
         kind: ArtefactKind::GeneralLog,
-        counted: Counted::Digest(Type::Genlog),
+        query_counter: QueryCounter::Digest(Type::Genlog),
         pt_type: Some("genlog"),
         ..LOG
     },
-    Row { kind: ArtefactKind::AuditLog, counted: Counted::Digest(Type::Auditlog), ..LOG },
-    Row { kind: ArtefactKind::Lines, extension: "lines", counted: Counted::Lines, ..FILE },
-    Row { kind: ArtefactKind::Server, shape: Shape::None, counted: Counted::Server, ..FILE },
+    ArtefactSpec { kind: ArtefactKind::AuditLog, query_counter: QueryCounter::Digest(Type::Auditlog), ..LOG },
+    ArtefactSpec {
+        kind: ArtefactKind::Lines,
+        extension: "lines",
+        query_counter: QueryCounter::Lines,
+        ..FILE
+    },
+    ArtefactSpec {
+        kind: ArtefactKind::Server,
+        shape: Shape::None,
+        query_counter: QueryCounter::Server,
+        ..FILE
+    },
     FILE,
-    Row { kind: ArtefactKind::Directory, extension: "d", shape: Shape::Directory, ..FILE },
+    ArtefactSpec { kind: ArtefactKind::Directory, extension: "d", shape: Shape::Directory, ..FILE },
 ];
 
 /// Names of the kinds as scenarios write them, joined into a list for an error.
-pub fn names() -> String {
-    let name = |row: &Row| serde_json::to_value(row.kind).ok()?.as_str().map(str::to_owned);
-    TABLE.iter().filter_map(name).collect::<Vec<_>>().join(", ")
+pub fn list_kind_names() -> String {
+    let name = |row: &ArtefactSpec| serde_json::to_value(row.kind).ok()?.as_str().map(str::to_owned);
+    ARTEFACT_SPECS.iter().filter_map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// The row of a kind.
-pub fn of(kind: ArtefactKind) -> &'static Row {
+pub fn spec_of(kind: ArtefactKind) -> &'static ArtefactSpec {
     // Of a kind without a row, such as one that a newer toll wrote, only the size is known.
-    TABLE.iter().find(|row| row.kind == kind).unwrap_or(&FILE)
+    ARTEFACT_SPECS.iter().find(|row| row.kind == kind).unwrap_or(&FILE)
 }
 
 #[cfg(test)]
@@ -134,15 +144,20 @@ mod tests {
 
     #[test]
     fn every_kind_has_one_row() {
-        for (i, row) in TABLE.iter().enumerate() {
-            assert_eq!(TABLE.iter().position(|other| other.kind == row.kind), Some(i), "{:?}", row.kind);
+        for (i, row) in ARTEFACT_SPECS.iter().enumerate() {
+            assert_eq!(
+                ARTEFACT_SPECS.iter().position(|other| other.kind == row.kind),
+                Some(i),
+                "{:?}",
+                row.kind
+            );
         }
         // As the format names them.
         let kinds = "pcap tcpdump-text queries slow-log general-log audit-log lines server bytes directory";
         for kind in kinds.split_whitespace() {
             let kind: ArtefactKind = serde_json::from_value(kind.into()).unwrap();
-            assert_eq!(of(kind).kind, kind);
+            assert_eq!(spec_of(kind).kind, kind);
         }
-        assert_eq!(TABLE.len(), kinds.split_whitespace().count());
+        assert_eq!(ARTEFACT_SPECS.len(), kinds.split_whitespace().count());
     }
 }

@@ -12,13 +12,13 @@ pub struct Recipe {
 }
 
 /// The recipe if the scenario names none, and the tables that loads use.
-pub const DEFAULT: &str = "sbtest";
+pub const DEFAULT_RECIPE: &str = "sbtest";
 
 pub const RECIPES: [Recipe; 2] =
-    [Recipe { name: DEFAULT, is_scaled: false }, Recipe { name: "website", is_scaled: true }];
+    [Recipe { name: DEFAULT_RECIPE, is_scaled: false }, Recipe { name: "website", is_scaled: true }];
 
 impl Recipe {
-    pub fn named(name: &str) -> anyhow::Result<&'static Self> {
+    pub fn by_name(name: &str) -> anyhow::Result<&'static Self> {
         RECIPES.iter().find(|recipe| recipe.name == name).with_context(|| {
             let known: Vec<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
             format!("recipe = {name:?} is no data that toll can make: use {}", known.join(", "))

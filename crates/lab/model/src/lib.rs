@@ -6,7 +6,7 @@
 
 pub mod artefacts;
 pub mod data;
-pub mod fill;
+pub mod placeholders;
 pub mod plan;
 pub mod rig;
 pub mod scenario;

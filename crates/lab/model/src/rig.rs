@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use toll_record::RigStep;
 
 /// One kind of step. A row of the same name in the execution crate's table says how to make it.
-pub struct Kind {
+pub struct StepKind {
     /// The name in scenarios.
     pub name: &'static str,
     /// Keys that may be set, each with its default.
@@ -15,45 +15,46 @@ pub struct Kind {
     pub transports: &'static [&'static str],
     pub needs_server: bool,
     /// True if an arm requires it.
-    serves: fn(&Need<'_>) -> bool,
+    is_required_by: fn(&RigRequirements<'_>) -> bool,
 }
 
-pub static KINDS: [Kind; 4] = [
-    Kind {
+pub static STEP_KINDS: [StepKind; 4] = [
+    StepKind {
         name: "far-end",
         // The link that the documents assume. A token bucket wants at least rate / HZ: 1.25 MB of 1 Gb/s at
         // HZ 100.
         keys: &[("rate", "1gbit"), ("burst", "1300kb")],
         transports: &[],
         needs_server: false,
-        serves: |need| {
+        is_required_by: |need| {
             let arm = need.arm;
             let asks = arm.remote_port.is_some() || arm.far_rate.is_some();
-            asks || need.mentions(&[FAR_IP, STREAM_KEY]) || arm.members().iter().any(|member| member.far)
+            asks || need.mentions_any(&[FAR_IP, STREAM_KEY])
+                || arm.process_specs().iter().any(|member| member.far)
         },
     },
-    Kind {
+    StepKind {
         name: "link",
         keys: &[("receive_cpu", ""), (RECEIVE_ON, "")],
         transports: &[],
         needs_server: false,
-        serves: |need| need.mentions(&["link_device", "link_receive", "link_send"]),
+        is_required_by: |need| need.mentions_any(&["link_device", "link_receive", "link_send"]),
     },
-    Kind {
+    StepKind {
         name: "packets",
         keys: &[("sets", "http,flash,skype,mixed"), ("seconds", "20"), ("mbps", "20"), ("seed", "1")],
         transports: &[],
         needs_server: false,
-        serves: |need| need.mentions(&[PACKETS]),
+        is_required_by: |need| need.mentions_any(&[PACKETS]),
     },
-    Kind {
+    StepKind {
         name: "ssh",
         keys: &[],
         transports: &[SSH_TO_TCP, SSH_TO_UNIX],
         needs_server: true,
-        serves: |need| {
+        is_required_by: |need| {
             let by_transport = [SSH_TO_TCP, SSH_TO_UNIX].contains(&need.transport);
-            by_transport || need.mentions(&[SSH_PORT, SSH_COMPRESSED_PORT])
+            by_transport || need.mentions_any(&[SSH_PORT, SSH_COMPRESSED_PORT])
         },
     },
 ];
@@ -73,7 +74,7 @@ pub const RECEIVE_ON: &str = "receive_on";
 pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
 /// Requirements of an arm on the rig.
-pub struct Need<'a> {
+pub struct RigRequirements<'a> {
     pub arm: &'a Arm,
     /// Transport of its load.
     pub transport: &'a str,
@@ -81,10 +82,10 @@ pub struct Need<'a> {
     pub define: &'a BTreeMap<String, Define>,
 }
 
-impl Need<'_> {
+impl RigRequirements<'_> {
     /// True if a command or setting of the arm has one of these placeholders, itself or in a definition.
-    pub fn mentions(&self, placeholders: &[&str]) -> bool {
-        let texts = self.arm.texts();
+    pub fn mentions_any(&self, placeholders: &[&str]) -> bool {
+        let texts = self.arm.template_texts();
         let mut open: Vec<&str> = texts.iter().map(String::as_str).collect();
         let mut seen: Vec<&str> = Vec::new();
         while let Some(text) = open.pop() {
@@ -106,15 +107,15 @@ impl Need<'_> {
     }
 
     /// Kinds of step that the arm requires.
-    pub fn kinds(&self) -> impl Iterator<Item = &'static Kind> + '_ {
-        KINDS.iter().filter(|kind| (kind.serves)(self))
+    pub fn required_kinds(&self) -> impl Iterator<Item = &'static StepKind> + '_ {
+        STEP_KINDS.iter().filter(|kind| (kind.is_required_by)(self))
     }
 }
 
-impl Kind {
-    pub fn named(name: &str) -> anyhow::Result<&'static Self> {
-        KINDS.iter().find(|kind| kind.name == name).with_context(|| {
-            let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+impl StepKind {
+    pub fn by_name(name: &str) -> anyhow::Result<&'static Self> {
+        STEP_KINDS.iter().find(|kind| kind.name == name).with_context(|| {
+            let known: Vec<_> = STEP_KINDS.iter().map(|kind| kind.name).collect();
             format!("kind = {name:?} is no step of a rig: use {}", known.join(", "))
         })
     }
@@ -123,7 +124,7 @@ impl Kind {
     ///
     /// # Errors
     /// The step has a key that its kind does not know.
-    pub fn resolved(&self, step: &RigStep) -> anyhow::Result<RigStep> {
+    pub fn resolve_step(&self, step: &RigStep) -> anyhow::Result<RigStep> {
         for key in step.keys.keys() {
             let known: Vec<_> = self.keys.iter().map(|(name, _)| *name).collect();
             ensure!(
@@ -146,8 +147,8 @@ impl Kind {
 }
 
 /// All transports that arms may name.
-pub fn transports() -> Vec<&'static str> {
-    let given = KINDS.iter().flat_map(|kind| kind.transports);
+pub fn list_transports() -> Vec<&'static str> {
+    let given = STEP_KINDS.iter().flat_map(|kind| kind.transports);
     TRANSPORTS.into_iter().chain(given.copied()).collect()
 }
 
@@ -155,7 +156,7 @@ pub fn transports() -> Vec<&'static str> {
 ///
 /// # Errors
 /// The rate is malformed; the message shows the expected form.
-pub fn link_bits_per_s(rate: &str) -> anyhow::Result<u64> {
+pub fn parse_link_rate(rate: &str) -> anyhow::Result<u64> {
     let (digits, unit) = rate.split_at(rate.find(|c: char| !c.is_ascii_digit()).unwrap_or(rate.len()));
     let times = match unit {
         "kbit" => 1_000,
@@ -174,16 +175,17 @@ mod tests {
 
     #[test]
     fn a_step_says_every_default_and_refuses_what_it_does_not_know() {
-        let far_end = Kind::named("far-end").unwrap();
+        let far_end = StepKind::by_name("far-end").unwrap();
         let slow = BTreeMap::from([("rate".to_owned(), "100mbit".to_owned())]);
-        let step = far_end.resolved(&RigStep { kind: "far-end".into(), keys: slow }).unwrap();
+        let step = far_end.resolve_step(&RigStep { kind: "far-end".into(), keys: slow }).unwrap();
         assert_eq!(step.keys["rate"], "100mbit");
         assert_eq!(step.keys.len(), far_end.keys.len());
         let odd = BTreeMap::from([("colour".to_owned(), "red".to_owned())]);
-        let refused = far_end.resolved(&RigStep { kind: "far-end".into(), keys: odd }).unwrap_err();
+        let refused = far_end.resolve_step(&RigStep { kind: "far-end".into(), keys: odd }).unwrap_err();
         assert!(refused.to_string().contains("knows no `colour`: it takes rate, burst"), "{refused}");
         assert!(
-            Kind::named("moon").is_err_and(|error| error.to_string().contains("far-end, link, packets, ssh"))
+            StepKind::by_name("moon")
+                .is_err_and(|error| error.to_string().contains("far-end, link, packets, ssh"))
         );
     }
 }

@@ -5,8 +5,8 @@
 //! interval the estimate alone decides, and the judgement says so. Never rounds.
 
 use std::str::FromStr;
-use toll_analysis::estimates;
-use toll_model::scenario::{self, Ends};
+use toll_analysis::estimate_format;
+use toll_model::scenario::{self, OnExit};
 use toll_record::catalogue::{self, is_duration};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Role, RunResult, Verdict};
 
@@ -21,11 +21,11 @@ pub struct Bound {
     limit: f64,
     /// As written; empty if there is no unit.
     unit: String,
-    beyond: Beyond,
+    beyond: Direction,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beyond {
+enum Direction {
     Above,
     Below,
 }
@@ -70,7 +70,7 @@ impl FromStr for Bound {
         let form = || BoundError::Form(text.to_owned());
         let at = text.find(['>', '<']).ok_or_else(form)?;
         let (subject, rest) = text.split_at(at);
-        let beyond = if rest.starts_with('>') { Beyond::Above } else { Beyond::Below };
+        let beyond = if rest.starts_with('>') { Direction::Above } else { Direction::Below };
         let (arm, outcome) = subject.trim().rsplit_once('.').ok_or_else(form)?;
         let rest = rest[1..].trim();
         let in_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+');
@@ -86,7 +86,7 @@ impl FromStr for Bound {
 
 impl std::fmt::Display for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = if self.beyond == Beyond::Above { '>' } else { '<' };
+        let sign = if self.beyond == Direction::Above { '>' } else { '<' };
         write!(f, "{}.{}{sign}{}{}", self.arm, self.outcome, self.limit, self.unit)
     }
 }
@@ -103,7 +103,7 @@ impl Bound {
         arms: &[scenario::Arm],
         baseline: &str,
     ) -> Result<(), BoundError> {
-        let outcome = self.defined(outcomes)?;
+        let outcome = self.find_definition(outcomes)?;
         let arm = arms.iter().find(|arm| arm.name == self.arm).ok_or_else(|| BoundError::Arm {
             arm: self.arm.clone(),
             known: arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
@@ -111,7 +111,7 @@ impl Bound {
         if !outcome.compare.needs_no_baseline() && (arm.name == baseline || arm.role == Role::Baseline) {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
-        let may_end = arm.until.is_some() || matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse);
+        let may_end = arm.until.is_some() || matches!(arm.ends, OnExit::ClosesWindow | OnExit::Rehearse);
         if is_duration(outcome) && !may_end {
             return Err(BoundError::NotUntilDone(self.to_string(), self.outcome.clone()));
         }
@@ -123,7 +123,7 @@ impl Bound {
     }
 
     /// The bound's outcome, if the bound is valid for it.
-    fn defined<'a>(&self, outcomes: &'a [Definition]) -> Result<&'a Definition, BoundError> {
+    fn find_definition<'a>(&self, outcomes: &'a [Definition]) -> Result<&'a Definition, BoundError> {
         let outcome =
             catalogue::find_definition(outcomes, &self.outcome).ok_or_else(|| BoundError::Outcome {
                 bound: self.to_string(),
@@ -133,12 +133,12 @@ impl Bound {
         let size = self.limit.abs();
         let fall = if outcome.compare.needs_no_baseline() { size } else { -size };
         match self.beyond {
-            Beyond::Above if outcome.higher_is_better => {
-                let like = Bound { beyond: Beyond::Below, limit: fall, ..self.clone() };
+            Direction::Above if outcome.higher_is_better => {
+                let like = Bound { beyond: Direction::Below, limit: fall, ..self.clone() };
                 return Err(BoundError::NotAFall(self.to_string(), like.to_string()));
             }
-            Beyond::Below if !outcome.higher_is_better => {
-                let like = Bound { beyond: Beyond::Above, limit: size, ..self.clone() };
+            Direction::Below if !outcome.higher_is_better => {
+                let like = Bound { beyond: Direction::Above, limit: size, ..self.clone() };
                 return Err(BoundError::NotARise(self.to_string(), like.to_string()));
             }
             _ => {}
@@ -168,7 +168,7 @@ impl Bound {
     /// The run has no such arm or outcome, or no overhead of the arm on it, so that the bound neither holds
     /// nor fails.
     pub fn judge(&self, run: &RunResult) -> Result<Judgement, BoundError> {
-        let defined = self.defined(&run.definitions)?;
+        let defined = self.find_definition(&run.definitions)?;
         let arm = run.arms.iter().find(|arm| arm.name == self.arm).ok_or_else(|| BoundError::Arm {
             arm: self.arm.clone(),
             known: run.arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
@@ -181,12 +181,12 @@ impl Bound {
             return Err(BoundError::NoToll {
                 arm: arm.name.clone(),
                 outcome: self.outcome.clone(),
-                why: why_no_toll(arm, outcome, &self.outcome),
+                why: missing_overhead_reason(arm, outcome, &self.outcome),
             });
         };
         let is_beyond = |value: f64| match self.beyond {
-            Beyond::Above => value > self.limit,
-            Beyond::Below => value < self.limit,
+            Direction::Above => value > self.limit,
+            Direction::Below => value < self.limit,
         };
         let interval = outcome.ci95_pct.or(outcome.ci95);
         // A toll is told from zero; what is compared with nothing, from the limit itself.
@@ -202,9 +202,9 @@ impl Bound {
             (false, _) => "kept".to_owned(),
         };
         let said = match interval {
-            Some(_) => estimates::told(outcome),
+            Some(_) => estimate_format::describe_estimate(outcome),
             None => {
-                let estimate = estimates::estimated(outcome).unwrap_or_default();
+                let estimate = estimate_format::format_estimate(outcome).unwrap_or_default();
                 format!("{estimate} (no interval: too few rounds, the toll alone decides)")
             }
         };
@@ -212,7 +212,7 @@ impl Bound {
     }
 }
 
-fn why_no_toll(arm: &ArmResult, outcome: Option<&Outcome>, name: &str) -> String {
+fn missing_overhead_reason(arm: &ArmResult, outcome: Option<&Outcome>, name: &str) -> String {
     if let Some(why) = &arm.unavailable {
         return format!("it was not measured ({why})");
     }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!("B.qps < -10 %".parse::<Bound>().unwrap().to_string(), "B.qps<-10%");
     }
 
-    fn said(text: &str, scenario: &scenario::Scenario) -> String {
+    fn error_text(text: &str, scenario: &scenario::Scenario) -> String {
         let checked = text
             .parse::<Bound>()
             .and_then(|bound| bound.check(&scenario.definitions(), &scenario.arms, &scenario.baseline));
@@ -277,7 +277,7 @@ mod tests {
             ),
             ("tcp-64.caught_pct>98%", "such as 'tcp-64.caught_pct<98%'"),
         ] {
-            let said = said(text, &scenario);
+            let said = error_text(text, &scenario);
             assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{text}: {said}");
         }
     }
@@ -295,7 +295,7 @@ mod tests {
             ("B.qps>10%", "'B.qps<-10%'"),
             ("B.latency_us_p99<10%", "'B.latency_us_p99>10%'"),
         ] {
-            let said = said(text, &scenario);
+            let said = error_text(text, &scenario);
             assert!(said.contains(hint), "{text}: {said}");
         }
     }

@@ -4,7 +4,7 @@
 //! expands.
 
 /// Joins words, and quotes those that a shell would split or change.
-pub fn pasteable<'a>(words: impl Iterator<Item = &'a str>) -> String {
+pub fn format_shell_command<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     let quoted = words.map(|word| {
         if !word.is_empty() && word.chars().all(plain) {
@@ -23,7 +23,7 @@ mod tests {
     #[test]
     fn a_command_can_be_pasted_back() {
         let words = ["toll", "cost", "--", "sh", "-c", "echo it's", "", "{a,b}", "x!y"];
-        let line = pasteable(words.into_iter());
+        let line = format_shell_command(words.into_iter());
         assert_eq!(line, r"toll cost -- sh -c 'echo it'\''s' '' '{a,b}' 'x!y'");
         assert_eq!(shell_words::split(&line).unwrap(), words);
     }

@@ -2,17 +2,17 @@
 //!
 //! Contrasts, pauses, limits, and stages at which packets were lost.
 
-use toll_analysis::{estimates, multiple};
+use toll_analysis::{estimate_format, format_multiple};
 use toll_record::{ContrastResult, Ledger, LimitResult, Pause, RunResult};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format;
 
 /// (name, result).
-pub fn contrasts(run: &RunResult) -> Vec<(&str, String)> {
-    run.contrasts.iter().map(|contrast| (contrast.name.as_str(), told(contrast))).collect()
+pub fn contrast_lines(run: &RunResult) -> Vec<(&str, String)> {
+    run.contrasts.iter().map(|contrast| (contrast.name.as_str(), describe_contrast(contrast))).collect()
 }
 
-fn told(contrast: &ContrastResult) -> String {
+fn describe_contrast(contrast: &ContrastResult) -> String {
     let found = match (contrast.ratio, contrast.ci95) {
         (Some(ratio), Some([low, high])) => format!("{ratio:.2} [{low:.2}, {high:.2}]"),
         (Some(ratio), None) => format!("{ratio:.2} (no interval)"),
@@ -24,19 +24,19 @@ fn told(contrast: &ContrastResult) -> String {
         contrast.title,
         contrast.outcome,
         contrast.of,
-        multiple(contrast),
+        format_multiple(contrast),
         format_count(contrast.pairs.into(), "round")
     )
 }
 
 /// (arm, number of its pauses and the longest).
-pub fn pauses(run: &RunResult) -> Vec<(&str, String)> {
+pub fn pause_lines(run: &RunResult) -> Vec<(&str, String)> {
     let of_arm = |name: &str| run.pauses.iter().filter(|pause| pause.arm == name).collect::<Vec<_>>();
     let arms = run.arms.iter().map(|arm| (arm.name.as_str(), of_arm(&arm.name)));
-    arms.filter_map(|(name, pauses)| Some((name, of_one_arm(&pauses)?))).collect()
+    arms.filter_map(|(name, pauses)| Some((name, describe_arm_pauses(&pauses)?))).collect()
 }
 
-fn of_one_arm(pauses: &[&Pause]) -> Option<String> {
+fn describe_arm_pauses(pauses: &[&Pause]) -> Option<String> {
     let seconds = |pause: &Pause| (pause.end_mono_us - pause.begin_mono_us) as f64 / 1e6;
     let longest = pauses.iter().max_by(|a, b| seconds(a).total_cmp(&seconds(b)))?;
     let all: f64 = pauses.iter().map(|pause| seconds(pause)).sum();
@@ -44,16 +44,16 @@ fn of_one_arm(pauses: &[&Pause]) -> Option<String> {
         "{} of a second or more in what its commands write, {all:.1} s in all; the longest {:.1} s: {}",
         format_count(pauses.len() as u64, "pause"),
         seconds(longest),
-        estimates::pause(longest)
+        estimate_format::describe_pause(longest)
     ))
 }
 
 /// (ladder, highest rung that holds).
-pub fn limits(run: &RunResult) -> Vec<(&str, String)> {
-    run.limits.iter().map(|limit| (limit.name.as_str(), climbed(limit))).collect()
+pub fn limit_lines(run: &RunResult) -> Vec<(&str, String)> {
+    run.limits.iter().map(|limit| (limit.name.as_str(), describe_ladder(limit))).collect()
 }
 
-fn climbed(limit: &LimitResult) -> String {
+fn describe_ladder(limit: &LimitResult) -> String {
     let of: Vec<&str> = limit.of.iter().map(|(_, value)| value.as_str()).collect();
     let top = limit.rungs.last().copied().unwrap_or(0.0);
     let rounds = format_count(limit.values.len() as u64, "round");
@@ -85,12 +85,12 @@ fn climbed(limit: &LimitResult) -> String {
 }
 
 /// (arms, stages at which their packets were lost). Arms without losses share one line.
-pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
+pub fn packet_accounting_lines(run: &RunResult) -> Vec<(String, String)> {
     let of_arms = || run.arms.iter().filter_map(|arm| Some((arm.name.as_str(), arm.ledger.as_ref()?)));
     let loses = |ledger: &Ledger| ledger.stages.iter().any(|stage| stage.lost.unwrap_or(0) > 0);
     let mut lines: Vec<(String, String)> = of_arms()
         .filter(|(_, ledger)| loses(ledger))
-        .map(|(name, ledger)| (name.to_owned(), lost(ledger)))
+        .map(|(name, ledger)| (name.to_owned(), describe_losses(ledger)))
         .collect();
     for (is_whole, told) in [
         (true, "nothing lost from the sender to the file"),
@@ -104,7 +104,7 @@ pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
         let sum = |of: fn(&Ledger) -> u32| alike.iter().map(|(_, ledger)| of(ledger)).sum::<u32>();
         let (adds_up, trials) = (sum(|ledger| ledger.adds_up), sum(|ledger| ledger.trials));
         if trials > 0 {
-            let names = few(alike.iter().map(|(name, _)| *name).collect());
+            let names = join_names(alike.iter().map(|(name, _)| *name).collect());
             lines.push((names, format!("{told}; adds up in {adds_up} of {trials} trials")));
         }
     }
@@ -112,7 +112,7 @@ pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
 }
 
 /// Names in a column: the first ones stand for many.
-fn few(names: Vec<&str>) -> String {
+fn join_names(names: Vec<&str>) -> String {
     const NAMED: usize = 3;
     match names.len() {
         0..=NAMED => names.join(" "),
@@ -120,7 +120,7 @@ fn few(names: Vec<&str>) -> String {
     }
 }
 
-fn lost(ledger: &Ledger) -> String {
+fn describe_losses(ledger: &Ledger) -> String {
     let mut parts = Vec::new();
     if let Some(first) = ledger.stages.first() {
         parts.push(format!("{} {}", number_format::format_grouped(first.packets as f64), first.name));

@@ -11,7 +11,7 @@ use toll_record::{RunDir, RunResult};
 const TEMPLATE: &str = include_str!("page.html");
 
 /// Place of the page's data: text of a script block that the browser does not run.
-const SLOT: &str = "{{toll-data}}";
+const DATA_MARKER: &str = "{{toll-data}}";
 
 /// One page that shows `runs` and their results side by side, in the order given.
 ///
@@ -21,26 +21,26 @@ const SLOT: &str = "{{toll-data}}";
 /// A run directory cannot be read.
 pub fn html(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<String> {
     anyhow::ensure!(!runs.is_empty(), "no run to show: name at least one run directory");
-    filled(&Page::of(runs, results)?)
+    fill_template(&Page::of_runs(runs, results)?)
 }
 
 /// One page that shows profiles of captures: their shares side by side, then each by itself.
 pub fn captures(document: &Document) -> anyhow::Result<String> {
-    filled(&Page::of_captures(document))
+    fill_template(&Page::of_captures(document))
 }
 
-fn filled(page: &Page) -> anyhow::Result<String> {
+fn fill_template(page: &Page) -> anyhow::Result<String> {
     let data = serde_json::to_string(page).context("cannot write the page's data as JSON")?;
     let (before, after) = TEMPLATE
-        .split_once(SLOT)
+        .split_once(DATA_MARKER)
         .context("this toll was built with a page that has no place for data: run `make viewer`, rebuild")?;
-    Ok([before, &inert(&data), after].concat())
+    Ok([before, &escape_for_script(&data), after].concat())
 }
 
 /// JSON that cannot end its script block, nor begin a comment or an entity there.
 ///
 /// In JSON these characters occur only inside strings, where their escapes mean the same.
-fn inert(json: &str) -> String {
+fn escape_for_script(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + json.len() / 64);
     for c in json.chars() {
         match c {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_template_has_one_place_for_data() {
-        assert_eq!(TEMPLATE.matches(SLOT).count(), 1);
+        assert_eq!(TEMPLATE.matches(DATA_MARKER).count(), 1);
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn strings_of_a_run_cannot_leave_the_data_block() {
         let hostile = r#"{"a":"</script><script>alert(1)</script><!-- &lt; \u2028"}"#;
-        let inert = inert(hostile);
+        let inert = escape_for_script(hostile);
         assert!(!inert.contains(['<', '>', '&']));
         let back: serde_json::Value = serde_json::from_str(&inert).unwrap();
         assert_eq!(back, serde_json::from_str::<serde_json::Value>(hostile).unwrap());

@@ -4,7 +4,7 @@
 //! `"pooled"`; runs with the same question on different platforms add `"overlay"`.
 
 use serde::Serialize;
-use toll_analysis::Together;
+use toll_analysis::CombinedRuns;
 use toll_record::{Overlay, Pooled, RunResult};
 
 #[derive(Serialize)]
@@ -17,11 +17,11 @@ struct Runs<'a> {
 }
 
 /// Pretty-printed. Ends with a newline.
-pub fn json(runs: &[RunResult], together: Option<&Together>) -> serde_json::Result<String> {
+pub fn json(runs: &[RunResult], together: Option<&CombinedRuns>) -> serde_json::Result<String> {
     let (pooled, overlay) = match together {
-        Some(Together::Pooled(pooled)) => (Some(pooled), None),
-        Some(Together::Overlaid(overlay)) => (None, Some(overlay)),
-        Some(Together::Apart(_)) | None => (None, None),
+        Some(CombinedRuns::Pooled(pooled)) => (Some(pooled), None),
+        Some(CombinedRuns::Overlaid(overlay)) => (None, Some(overlay)),
+        Some(CombinedRuns::Incompatible(_)) | None => (None, None),
     };
     let mut text = match runs {
         [run] => serde_json::to_string_pretty(run)?,

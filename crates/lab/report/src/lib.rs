@@ -6,16 +6,16 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod bound;
-mod charted;
+mod chart_tables;
+pub mod combined;
 mod command;
-mod doses;
+mod dose_lines;
 mod findings;
 pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod names;
 mod notes;
-pub mod overlay;
 mod page;
 mod pooled;
 mod table;

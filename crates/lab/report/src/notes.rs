@@ -7,7 +7,7 @@ use toll_record::{RunResult, Warning};
 use toll_sys::count_format::format_count;
 
 /// (arms, note), in order of first occurrence.
-pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
+pub fn note_lines(run: &RunResult) -> Vec<(String, &str)> {
     let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
     for arm in &run.arms {
         for note in &arm.notes {
@@ -23,7 +23,7 @@ pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
 }
 
 /// Source of the table's figures if a run has two kinds of windows.
-pub fn long_windows(run: &RunResult) -> Option<String> {
+pub fn describe_long_windows(run: &RunResult) -> Option<String> {
     let long = run.long.as_ref()?;
     let heads: Vec<&str> = table::columns(run)
         .into_iter()
@@ -44,7 +44,7 @@ pub fn long_windows(run: &RunResult) -> Option<String> {
 }
 
 /// Warnings grouped by code and advice, in order of first occurrence.
-pub fn warnings(run: &RunResult) -> Vec<Vec<&Warning>> {
+pub fn group_warnings(run: &RunResult) -> Vec<Vec<&Warning>> {
     let mut groups: Vec<Vec<&Warning>> = Vec::new();
     for warning in &run.warnings {
         let same =

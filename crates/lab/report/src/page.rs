@@ -4,12 +4,12 @@
 //! figures come from the analysis, series from the samples.
 
 mod captures;
-mod thin;
+mod downsample;
 mod timeline;
 #[cfg(test)]
 mod typescript;
 
-use super::command::pasteable;
+use super::command::format_shell_command;
 use super::names;
 use anyhow::Context;
 use captures::Captures;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use timeline::Timeline;
-use toll_analysis::{Made, Together, together};
+use toll_analysis::{AnalysedRun, CombinedRuns, combine_runs};
 use toll_net::pcap::profile::json::Document;
 use toll_record::{Artefact, Plan, ReadError, RunDir, RunResult};
 use toll_sys::redact;
@@ -75,22 +75,22 @@ impl Page {
     ///
     /// # Errors
     /// A run directory cannot be read.
-    pub fn of(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<Self> {
+    pub fn of_runs(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<Self> {
         assert_eq!(runs.len(), results.len(), "each run has its result");
-        let read = runs.iter().map(Read::of).collect::<anyhow::Result<Vec<_>>>()?;
-        let made: Vec<Made> =
-            read.iter().zip(results).map(|(read, result)| Made { plan: &read.plan, result }).collect();
-        let names = names::apart(runs, &made);
-        let overlay = match together(&made, &names) {
-            Some(Together::Overlaid(overlay)) => Some(shown(&overlay)?),
-            Some(Together::Pooled(_) | Together::Apart(_)) | None => None,
+        let read = runs.iter().map(RunFiles::read).collect::<anyhow::Result<Vec<_>>>()?;
+        let made: Vec<AnalysedRun> =
+            read.iter().zip(results).map(|(read, result)| AnalysedRun { plan: &read.plan, result }).collect();
+        let names = names::distinguish_runs(runs, &made);
+        let overlay = match combine_runs(&made, &names) {
+            Some(CombinedRuns::Overlaid(overlay)) => Some(to_showable_json(&overlay)?),
+            Some(CombinedRuns::Pooled(_) | CombinedRuns::Incompatible(_)) | None => None,
         };
-        let captures = captures::of_runs(read.iter().map(|read| read.captures.as_ref()).zip(&names));
+        let captures = captures::profiles_of_runs(read.iter().map(|read| read.captures.as_ref()).zip(&names));
         let runs = read.into_iter().zip(results).zip(names);
         Ok(Self {
             toll_version: env!("CARGO_PKG_VERSION"),
             runs: runs
-                .map(|((read, result), name)| read.shown(result, name))
+                .map(|((read, result), name)| read.into_page_run(result, name))
                 .collect::<anyhow::Result<_>>()?,
             overlay,
             captures,
@@ -99,13 +99,13 @@ impl Page {
 
     /// A page of captures alone.
     pub fn of_captures(document: &Document) -> Self {
-        let captures = captures::whole(document);
+        let captures = captures::profiles_of_document(document);
         Self { toll_version: env!("CARGO_PKG_VERSION"), runs: Vec::new(), overlay: None, captures }
     }
 }
 
 /// Data of a run directory, without its result.
-struct Read {
+struct RunFiles {
     directory: String,
     missing: Vec<Missing>,
     plan: Plan,
@@ -114,42 +114,42 @@ struct Read {
     timeline: Timeline,
 }
 
-impl Read {
-    fn of(run: &RunDir) -> anyhow::Result<Self> {
+impl RunFiles {
+    fn read(run: &RunDir) -> anyhow::Result<Self> {
         let mut missing = Vec::new();
         let plan = run.plan()?;
         if let Err(error) = run.host() {
-            missing.push(Missing { part: "host.json", why: why(&error) });
+            missing.push(Missing { part: "host.json", why: describe_read_error(&error) });
         }
-        let trials = listed("trials.ndjson", run.trials()?, &mut missing);
-        let samples = listed("samples.ndjson", run.samples()?, &mut missing);
+        let trials = note_if_empty("trials.ndjson", run.trials()?, &mut missing);
+        let samples = note_if_empty("samples.ndjson", run.samples()?, &mut missing);
         let mut artefacts = run.artefacts()?;
         if plan.arms.iter().any(|arm| arm.artefact.is_some() && arm.unavailable.is_none()) {
-            artefacts = listed("artefacts.ndjson", artefacts, &mut missing);
+            artefacts = note_if_empty("artefacts.ndjson", artefacts, &mut missing);
         }
         let captures = captures::read(run).unwrap_or_else(|why| {
             missing.push(Missing { part: "captures.json", why });
             None
         });
         let timeline = Timeline::of(&trials, &samples);
-        Ok(Self { directory: names::directory(run), missing, plan, captures, artefacts, timeline })
+        Ok(Self { directory: names::directory_name(run), missing, plan, captures, artefacts, timeline })
     }
 
-    fn shown(self, result: &RunResult, name: String) -> anyhow::Result<PageRun> {
+    fn into_page_run(self, result: &RunResult, name: String) -> anyhow::Result<PageRun> {
         Ok(PageRun {
             name,
             directory: self.directory,
             missing: self.missing,
-            plan: shown(&self.plan)?,
-            result: shown(result)?,
-            captured: captured(&self.artefacts),
+            plan: to_showable_json(&self.plan)?,
+            result: to_showable_json(result)?,
+            captured: captured_ranges(&self.artefacts),
             timeline: self.timeline,
         })
     }
 }
 
 /// `rows` unchanged. If empty, the part is listed as missing.
-fn listed<T>(part: &'static str, rows: Vec<T>, missing: &mut Vec<Missing>) -> Vec<T> {
+fn note_if_empty<T>(part: &'static str, rows: Vec<T>, missing: &mut Vec<Missing>) -> Vec<T> {
     if rows.is_empty() {
         missing.push(Missing { part, why: "holds no line".to_owned() });
     }
@@ -157,7 +157,7 @@ fn listed<T>(part: &'static str, rows: Vec<T>, missing: &mut Vec<Missing>) -> Ve
 }
 
 /// The reason without the path: the run's location stays private.
-fn why(error: &ReadError) -> String {
+fn describe_read_error(error: &ReadError) -> String {
     match error {
         ReadError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
             "is not there".to_owned()
@@ -168,7 +168,7 @@ fn why(error: &ReadError) -> String {
     }
 }
 
-fn captured(artefacts: &[Artefact]) -> BTreeMap<String, Captured> {
+fn captured_ranges(artefacts: &[Artefact]) -> BTreeMap<String, Captured> {
     let mut by_arm: BTreeMap<String, Captured> = BTreeMap::new();
     for artefact in artefacts.iter().filter(|a| !a.encrypted) {
         let Some(found) = &artefact.queries else { continue };
@@ -187,7 +187,7 @@ fn captured(artefacts: &[Artefact]) -> BTreeMap<String, Captured> {
 }
 
 /// `part` ready for the page: passwords redacted, integers that a browser would round as strings.
-fn shown<T: Serialize>(part: &T) -> anyhow::Result<Value> {
+fn to_showable_json<T: Serialize>(part: &T) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(part).context("cannot write a part of the run as JSON")?;
     make_showable(&mut value);
     Ok(value)
@@ -210,7 +210,7 @@ fn make_showable(value: &mut Value) {
             if let Some(command) = fields.get_mut("command")
                 && let Value::Array(words) = command
             {
-                *command = Value::String(pasteable(words.iter().filter_map(Value::as_str)));
+                *command = Value::String(format_shell_command(words.iter().filter_map(Value::as_str)));
             }
             fields.values_mut().for_each(make_showable);
         }

@@ -2,13 +2,13 @@
 //!
 //! Baseline first, then by rising overhead. The forms (text, Markdown) only draw it.
 
-use toll_analysis::{estimates, harm, judged, judged_by};
+use toll_analysis::{estimate_format, harm, judged_outcome, judged_outcome_name};
 use toll_record::{ArmResult, Definition, Outcome, Role, RunResult, Verdict, catalogue};
 
 /// Columns before the outcomes: an arm's name and its description, which is cut first if space is short.
-pub const LEADING: usize = 2;
+pub const LEADING_COLUMNS: usize = 2;
 /// Outcomes with interval and verdict beside the estimate. The others have the estimate alone.
-pub const WHOLE: usize = 2;
+pub const INTERVAL_COLUMNS: usize = 2;
 
 pub struct Table {
     pub head: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Row {
     /// Verdict of each outcome's cell, for colouring.
     pub verdicts: Vec<Verdict>,
     /// False for the baseline and controls.
-    pub asked: bool,
+    pub is_treatment: bool,
 }
 
 impl Table {
@@ -44,13 +44,13 @@ impl Table {
 /// Outcomes that the run shows and some arm has. The primary one is always among them.
 pub fn columns(run: &RunResult) -> Vec<&Definition> {
     let primary = Some(&run.primary).filter(|primary| !run.columns.contains(primary));
-    let has = |name: &&String| run.arms.iter().any(|arm| shown(run, arm, name).is_some());
+    let has = |name: &&String| run.arms.iter().any(|arm| shown_outcome(run, arm, name).is_some());
     let names = primary.into_iter().chain(&run.columns).filter(has);
     names.filter_map(|name| catalogue::find_definition(&run.definitions, name)).collect()
 }
 
 /// An arm's value in a column. The primary outcome's column shows the arm's judged outcome.
-fn shown<'a>(run: &RunResult, arm: &'a ArmResult, column: &'a str) -> Option<(&'a str, &'a Outcome)> {
+fn shown_outcome<'a>(run: &RunResult, arm: &'a ArmResult, column: &'a str) -> Option<(&'a str, &'a Outcome)> {
     let name = match &arm.judged_by {
         Some(own) if column == run.primary && !arm.outcomes.contains_key(column) => own,
         _ => column,
@@ -68,13 +68,13 @@ fn rank(run: &RunResult, arm: &ArmResult) -> (usize, f64) {
         None if arm.role == Role::Baseline => (position(&arm.name), f64::NEG_INFINITY),
         against => {
             let group = position(against.as_deref().unwrap_or(&run.baseline));
-            (group, judged(run, arm).map_or(f64::INFINITY, harm))
+            (group, judged_outcome(run, arm).map_or(f64::INFINITY, harm))
         }
     }
 }
 
 /// Suffix for the baseline's name if some arms are compared with another arm.
-pub fn or_another(run: &RunResult) -> &'static str {
+pub fn other_reference_suffix(run: &RunResult) -> &'static str {
     let another = |arm: &ArmResult| arm.windows > 0 && other_reference(run, arm).is_some();
     if run.arms.iter().any(another) { ", or the arm that a row names," } else { "" }
 }
@@ -94,18 +94,22 @@ fn row(run: &RunResult, arm: &ArmResult, columns: &[&Definition]) -> Row {
     let mut cells = vec![arm.name.clone(), title];
     let mut verdicts = Vec::with_capacity(columns.len());
     for (i, column) in columns.iter().enumerate() {
-        let Some((name, outcome)) = shown(run, arm, &column.name) else {
+        let Some((name, outcome)) = shown_outcome(run, arm, &column.name) else {
             cells.push("-".to_owned());
             verdicts.push(Verdict::NoInterval);
             continue;
         };
-        let mut cell = if i < WHOLE { estimates::cell(outcome) } else { estimates::brief(outcome) };
+        let mut cell = if i < INTERVAL_COLUMNS {
+            estimate_format::format_cell(outcome)
+        } else {
+            estimate_format::format_brief(outcome)
+        };
         if name != column.name {
-            let own = catalogue::find_definition(&run.definitions, judged_by(run, arm));
+            let own = catalogue::find_definition(&run.definitions, judged_outcome_name(run, arm));
             cell = format!("{cell} {}", own.map_or(name, Definition::column_title));
         }
         cells.push(cell);
         verdicts.push(outcome.verdict);
     }
-    Row { cells, verdicts, asked: arm.role == Role::Treatment }
+    Row { cells, verdicts, is_treatment: arm.role == Role::Treatment }
 }

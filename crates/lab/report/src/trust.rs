@@ -2,19 +2,19 @@
 //!
 //! One line for each fact, for text and Markdown alike.
 
-use super::command::pasteable;
-use toll_analysis::{estimates, judged, judged_by, margin};
+use super::command::format_shell_command;
+use toll_analysis::{describe_margin, estimate_format, judged_outcome, judged_outcome_name};
 use toll_record::catalogue::{find_definition, is_duration};
 use toll_record::{HeldIn, Role, RunResult};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format;
 
 /// (name, fact), in order of use.
-pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
+pub fn trust_lines(run: &RunResult) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
-    facts.push(("A/A", aa(run)));
+    facts.push(("A/A", describe_aa(run)));
     if run.controls.is_empty() {
-        facts.push(("control", no_control(run)));
+        facts.push(("control", describe_missing_control(run)));
     }
     facts.extend(run.controls.iter().map(|control| ("control", control.text.clone())));
     facts.push((
@@ -23,14 +23,14 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
             "{} of {}, {}, {}; seed {}",
             run.rounds_done,
             format_count(run.rounds_planned.into(), "round"),
-            windows(run),
+            describe_windows(run),
             number_format::format_duration_s(run.duration_s),
             run.seed
         ),
     ));
-    facts.push(("on", host(run)));
-    facts.push(("load", load(run)));
-    facts.extend(run.held_in.map(|held_in| ("treatments", held(held_in).to_owned())));
+    facts.push(("on", describe_host(run)));
+    facts.push(("load", describe_load(run)));
+    facts.extend(run.held_in.map(|held_in| ("treatments", describe_containment(held_in).to_owned())));
     let cost = &run.self_cost;
     facts.push((
         "toll itself",
@@ -41,11 +41,11 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
             number_format::format_megabytes(cost.written_bytes as f64)
         ),
     ));
-    facts.push(("again", pasteable(run.command.iter().map(String::as_str))));
+    facts.push(("again", format_shell_command(run.command.iter().map(String::as_str))));
     facts
 }
 
-fn aa(run: &RunResult) -> String {
+fn describe_aa(run: &RunResult) -> String {
     let Some(aa) = &run.aa else { return "none in this run: add a second baseline".to_owned() };
     let word = match (aa.ci95_pct.or(aa.ci95), aa.ok) {
         (None, _) => "too few rounds to decide",
@@ -53,18 +53,18 @@ fn aa(run: &RunResult) -> String {
         (Some(_), false) => "a difference where there is none",
     };
     let arm = run.arms.iter().find(|arm| arm.name == aa.arm);
-    let toll = match arm.and_then(|arm| judged(run, arm)) {
-        Some(outcome) if word.starts_with("too few") => estimates::estimated(outcome),
-        Some(outcome) => Some(estimates::told(outcome)),
+    let toll = match arm.and_then(|arm| judged_outcome(run, arm)) {
+        Some(outcome) if word.starts_with("too few") => estimate_format::format_estimate(outcome),
+        Some(outcome) => Some(estimate_format::describe_estimate(outcome)),
         None => None,
     };
     let toll = toll.unwrap_or_else(|| "not measured".to_owned());
-    let outcome = arm.map_or(run.primary.as_str(), |arm| judged_by(run, arm));
+    let outcome = arm.map_or(run.primary.as_str(), |arm| judged_outcome_name(run, arm));
     format!("{}, the baseline again: {outcome} {toll}: {word}", aa.arm)
 }
 
 /// Note on a run without a measured control; names the planned ones.
-fn no_control(run: &RunResult) -> String {
+fn describe_missing_control(run: &RunResult) -> String {
     let is_control = |role| matches!(role, Role::Placebo | Role::PositiveControl);
     let arms = run.arms.iter().filter(|arm| is_control(arm.role)).map(|arm| arm.name.as_str());
     match arms.collect::<Vec<_>>()[..] {
@@ -74,7 +74,7 @@ fn no_control(run: &RunResult) -> String {
 }
 
 /// Lengths of the windows: some are planned, those of a dump last until it is done.
-fn windows(run: &RunResult) -> String {
+fn describe_windows(run: &RunResult) -> String {
     let duration = run.definitions.iter().find(|outcome| is_duration(outcome)).map_or("", |o| &o.name);
     let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(duration));
     let lasted = || until_done().flat_map(|outcome| outcome.values.iter().copied());
@@ -100,7 +100,7 @@ fn windows(run: &RunResult) -> String {
 }
 
 /// Minimum detectable effect of this run, a sentence.
-pub fn resolution(run: &RunResult) -> String {
+pub fn describe_resolution(run: &RunResult) -> String {
     let Some(mde) = &run.mde else {
         return "How small an effect this run finds cannot be said: too few rounds.".to_owned();
     };
@@ -118,12 +118,12 @@ pub fn resolution(run: &RunResult) -> String {
         text += &format!(" (foretold: {planned:.1}%)");
     }
     if let Some(rounds) = mde.rounds_for_margin {
-        text += &format!("; {} would take {}", margin(run), format_count(rounds.into(), "round"));
+        text += &format!("; {} would take {}", describe_margin(run), format_count(rounds.into(), "round"));
     }
     text + "."
 }
 
-fn host(run: &RunResult) -> String {
+fn describe_host(run: &RunResult) -> String {
     let host = &run.host;
     let kernel = format!("kernel {}", host.kernel);
     let known: Vec<&str> = [(&host.label, &host.label), (&host.os, &host.os), (&host.kernel, &kernel)]
@@ -139,7 +139,7 @@ fn host(run: &RunResult) -> String {
     }
 }
 
-fn held(held_in: HeldIn) -> &'static str {
+fn describe_containment(held_in: HeldIn) -> &'static str {
     match held_in {
         HeldIn::ControlGroup => "each process in a control group: its children are counted, ended or not",
         HeldIn::ProcessGroup => {
@@ -148,7 +148,7 @@ fn held(held_in: HeldIn) -> &'static str {
     }
 }
 
-fn load(run: &RunResult) -> String {
+fn describe_load(run: &RunResult) -> String {
     let w = &run.workload;
     if w.driver == "none" {
         return "none of toll's".to_owned();

@@ -1,11 +1,11 @@
 //! Command `toll backup`: takes, lists, verifies, restores and prunes backups.
 
-mod told;
+mod output;
 
-use super::console::{show, tell};
-use super::interrupt::cancelled_by_signals;
+use super::console::{eprint_line, print_line};
+use super::interrupt::cancel_on_signals;
 use super::login::Login;
-use super::throttle::Steering;
+use super::throttle::LimiterArgs;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -33,13 +33,13 @@ use toll_throttle::control_commands;
     The server's password comes from MYSQL_PWD or an option file.")]
 pub struct Backup {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<BackupCommand>,
     #[command(flatten)]
-    take: Take,
+    take: TakeArgs,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum BackupCommand {
     /// The backups in a store
     List(List),
     /// Load a backup into a scratch server, and compare what is there then with what was dumped
@@ -51,7 +51,7 @@ enum Verb {
 }
 
 #[derive(Debug, Args)]
-struct Take {
+struct TakeArgs {
     /// The server: a DSN (mysql://user@host:port/?socket=/path) or an option file with a [client] section
     #[arg(long, value_name = "DSN|FILE")]
     server: Option<String>,
@@ -83,7 +83,7 @@ struct Take {
     #[arg(long, value_name = "SHARE", value_parser = control_commands::parse_max_p99_overhead)]
     max_p99_toll: Option<f64>,
     #[command(flatten)]
-    steering: Steering,
+    steering: LimiterArgs,
     /// mariadb-dump or mysqldump [default: the one that fits the server]
     #[arg(long, value_name = "PATH")]
     dump_program: Option<PathBuf>,
@@ -93,7 +93,7 @@ struct Take {
 }
 
 #[derive(Debug, Args)]
-struct From {
+struct StoreArgs {
     /// The folder or bucket
     #[arg(long = "from", value_name = "DIR|s3://BUCKET/PREFIX")]
     from: String,
@@ -115,7 +115,7 @@ struct KeyArgs {
 }
 
 #[derive(Debug, Args)]
-struct FromEither {
+struct SourceArgs {
     /// Which: an id or the beginning of one; a commit in git
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
@@ -142,7 +142,7 @@ struct FromEither {
 #[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
-    from: From,
+    from: StoreArgs,
     /// For programs
     #[arg(long)]
     json: bool,
@@ -151,7 +151,7 @@ struct List {
 #[derive(Debug, Args)]
 struct Verify {
     #[command(flatten)]
-    from: FromEither,
+    from: SourceArgs,
     /// The mariadbd or mysqld of the scratch server [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
@@ -166,7 +166,7 @@ struct Verify {
 #[derive(Debug, Args)]
 struct Restore {
     #[command(flatten)]
-    from: FromEither,
+    from: SourceArgs,
     /// The server: a DSN or an option file with a [client] section
     #[arg(long, value_name = "DSN|FILE", required_unless_present = "output", conflicts_with = "output")]
     server: Option<String>,
@@ -181,7 +181,7 @@ struct Restore {
 #[derive(Debug, Args)]
 struct Prune {
     #[command(flatten)]
-    from: From,
+    from: StoreArgs,
     /// Remove all but the latest N backups of each server [default: none, only what no backup needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
@@ -197,7 +197,7 @@ pub fn run(arguments: Backup) -> Result<ExitCode> {
     let cancel = CancelToken::new();
     match dispatch(arguments, &cancel) {
         Err(error) if cancel.is_cancelled() => {
-            tell!("toll: {error:#}");
+            eprint_line!("toll: {error:#}");
             Ok(ExitCode::from(130))
         }
         ended => ended,
@@ -206,38 +206,41 @@ pub fn run(arguments: Backup) -> Result<ExitCode> {
 
 fn dispatch(arguments: Backup, cancel: &CancelToken) -> Result<ExitCode> {
     match arguments.verb {
-        None => take(arguments.take, cancel),
-        Some(Verb::List(list)) => list_backups(list, cancel),
-        Some(Verb::Verify(verify)) => verify_one(verify, cancel),
-        Some(Verb::Restore(restore)) => restore_one(restore, cancel),
-        Some(Verb::Prune(prune)) => prune_store(prune, cancel),
+        None => take_backup(arguments.take, cancel),
+        Some(BackupCommand::List(list)) => list_backups(list, cancel),
+        Some(BackupCommand::Verify(verify)) => verify_one(verify, cancel),
+        Some(BackupCommand::Restore(restore)) => restore_one(restore, cancel),
+        Some(BackupCommand::Prune(prune)) => prune_store(prune, cancel),
     }
 }
 
 /// Reports missing arguments, which clap cannot check beside subcommands.
-fn wrong(what: &str) -> ExitCode {
-    tell!("toll: {what}; toll backup --help shows examples");
+fn report_usage_error(what: &str) -> ExitCode {
+    eprint_line!("toll: {what}; toll backup --help shows examples");
     ExitCode::from(2)
 }
 
-fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
+fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
-        return Ok(wrong("which server? --server DSN or option file"));
+        return Ok(report_usage_error("which server? --server DSN or option file"));
     };
     if arguments.to.is_none() && arguments.git.is_none() {
-        return Ok(wrong("where to? --to a folder or s3://bucket/prefix, --git a repository, or both"));
+        return Ok(report_usage_error(
+            "where to? --to a folder or s3://bucket/prefix, --git a repository, or both",
+        ));
     }
-    let server = target(server)?;
-    if arguments.max_p99_toll.is_none() && arguments.steering.is_said() {
+    let server = parse_target(server)?;
+    if arguments.max_p99_toll.is_none() && arguments.steering.is_set() {
         bail!("what is promised? --max-p99-toll 10%; the other options say how it is kept");
     }
-    let promise = arguments.max_p99_toll.map(|max| arguments.steering.asked(server.clone(), max, cancel));
+    let promise =
+        arguments.max_p99_toll.map(|max| arguments.steering.build_request(server.clone(), max, cancel));
     let asked = BackupOptions {
         server,
         throttle: promise,
         schemas: arguments.schema,
         dump_program: arguments.dump_program,
-        store: arguments.to.as_deref().map(|to| place(to, arguments.retry_for)).transpose()?,
+        store: arguments.to.as_deref().map(|to| parse_store_location(to, arguments.retry_for)).transpose()?,
         keys: KeyOptions {
             encrypt_to: arguments.encrypt_to,
             passphrase_file: arguments.passphrase_file,
@@ -247,8 +250,8 @@ fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
         keep: arguments.keep.map(|keep| keep as usize),
     };
     // A throttle shows how far it is by itself.
-    let bar = if asked.throttle.is_some() { ProgressBar::hidden() } else { bar()? };
-    cancelled_by_signals(cancel)?;
+    let bar = if asked.throttle.is_some() { ProgressBar::hidden() } else { byte_progress_bar()? };
+    cancel_on_signals(cancel)?;
     let taken = toll_backup::create_backup(&asked, cancel, &|bytes, estimated| {
         // What the server estimates may be less than what comes.
         bar.set_length(estimated.max(bytes));
@@ -257,9 +260,9 @@ fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
     bar.finish_and_clear();
     let taken = taken?;
     if arguments.json {
-        show!("{}", told::json(&taken)?);
+        print_line!("{}", output::taken_json(&taken)?);
     } else {
-        told::text(&taken);
+        output::print_taken(&taken);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -270,56 +273,56 @@ fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
     let read = backups.valid.iter().map(|listed| (listed, listed.read_manifest(&store, &opening)));
     let mut lines = Vec::new();
     for (listed, manifest) in read {
-        lines.push(told::listed(&listed.id, listed.is_encrypted(), manifest));
+        lines.push(output::to_list_line(&listed.id, listed.is_encrypted(), manifest));
     }
     for broken in &backups.invalid {
-        tell!("toll: {} is no backup: {}", broken.object, broken.reason);
+        eprint_line!("toll: {} is no backup: {}", broken.object, broken.reason);
     }
     if arguments.json {
-        show!("{}", serde_json::to_string_pretty(&lines)?);
+        print_line!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
-        told::list(&lines);
+        output::print_list(&lines);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
-    let origin = arguments.from.find(cancel)?;
-    let bar = bar()?;
+    let origin = arguments.from.find_origin(cancel)?;
+    let bar = byte_progress_bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
         bar.set_position(bytes);
     };
-    cancelled_by_signals(cancel)?;
+    cancel_on_signals(cancel)?;
     if arguments.stored_only {
         let checked = toll_backup::check_stored(&origin, cancel, &seen);
         bar.finish_and_clear();
         checked?;
-        show!("{}: every piece is what was stored, and every file what was dumped", origin.name());
+        print_line!("{}: every piece is what was stored, and every file what was dumped", origin.name());
         return Ok(ExitCode::SUCCESS);
     }
     let verified = toll_backup::verify(&origin, arguments.server_bin, cancel, &seen);
     bar.finish_and_clear();
     let verified = verified?;
     if arguments.json {
-        show!("{}", serde_json::to_string_pretty(&verified)?);
+        print_line!("{}", serde_json::to_string_pretty(&verified)?);
     } else {
-        told::verified(&verified);
+        output::print_verified(&verified);
     }
     Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
-    let origin = arguments.from.find(cancel)?;
-    let bar = bar()?;
+    let origin = arguments.from.find_origin(cancel)?;
+    let bar = byte_progress_bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
         bar.set_position(bytes);
     };
-    cancelled_by_signals(cancel)?;
+    cancel_on_signals(cancel)?;
     let restored = match (&arguments.server, &arguments.output) {
         (Some(server), _) => {
-            let target = target(server)?;
+            let target = parse_target(server)?;
             toll_backup::restore(
                 &origin,
                 RestoreTarget::Server { target: &target, overwrite: arguments.overwrite },
@@ -334,28 +337,28 @@ fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
         (None, None) => bail!("where to? --server or --output"),
     };
     bar.finish_and_clear();
-    told::restored(&restored?);
+    output::print_restored(&restored?);
     Ok(ExitCode::SUCCESS)
 }
 
 fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
-    cancelled_by_signals(cancel)?;
+    cancel_on_signals(cancel)?;
     let (store, opening) = arguments.from.open(cancel)?;
     if let Some(doubt) = toll_backup::warn_future_backups(&Backups::list(&store)?) {
-        tell!("toll: {doubt}");
+        eprint_line!("toll: {doubt}");
     }
     let stay = RetentionPolicy { keep_latest: arguments.keep.map(|keep| keep as usize), keep_id: None };
     let pruned = toll_backup::prune_store(&store, &opening, stay, arguments.dry_run)?;
     if arguments.json {
-        show!("{}", serde_json::to_string_pretty(&pruned)?);
+        print_line!("{}", serde_json::to_string_pretty(&pruned)?);
     } else {
-        told::pruned(&pruned, arguments.dry_run);
+        output::print_pruned(&pruned, arguments.dry_run);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl KeyArgs {
-    fn keys(&self) -> KeyOptions {
+    fn to_keys(&self) -> KeyOptions {
         KeyOptions {
             encrypt_to: Vec::new(),
             passphrase_file: self.passphrase_file.clone(),
@@ -364,19 +367,20 @@ impl KeyArgs {
     }
 }
 
-impl From {
+impl StoreArgs {
     fn open(
         &self,
         cancel: &CancelToken,
     ) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::PieceDecoder)> {
-        let store = toll_backup::open_store(&place(&self.from, self.retry_for)?, false, cancel)?;
-        let opening = self.keys.keys().for_reading(&store)?;
+        let store =
+            toll_backup::open_store(&parse_store_location(&self.from, self.retry_for)?, false, cancel)?;
+        let opening = self.keys.to_keys().for_reading(&store)?;
         Ok((store, opening))
     }
 }
 
-impl FromEither {
-    fn find(&self, cancel: &CancelToken) -> Result<BackupOrigin> {
+impl SourceArgs {
+    fn find_origin(&self, cancel: &CancelToken) -> Result<BackupOrigin> {
         if let Some(dir) = &self.git {
             let repository = Repository::open(dir, &self.git_branch)?;
             let revision = (self.backup != "latest").then_some(self.backup.as_str());
@@ -384,27 +388,27 @@ impl FromEither {
             return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree) });
         }
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
-        let store = toll_backup::open_store(&place(from, self.retry_for)?, false, cancel)?;
-        let opening = self.keys.keys().for_reading(&store)?;
+        let store = toll_backup::open_store(&parse_store_location(from, self.retry_for)?, false, cancel)?;
+        let opening = self.keys.to_keys().for_reading(&store)?;
         let backups = Backups::list(&store)?;
         if let Some(doubt) = toll_backup::warn_future_backups(&backups).filter(|_| self.backup == "latest") {
-            tell!("toll: {doubt}");
+            eprint_line!("toll: {doubt}");
         }
         let manifest = backups.find(&self.backup)?.read_manifest(&store, &opening)?;
         Ok(BackupOrigin::Store { store, opening, manifest: Box::new(manifest) })
     }
 }
 
-fn place(text: &str, retry_for: Duration) -> Result<StoreLocation> {
+fn parse_store_location(text: &str, retry_for: Duration) -> Result<StoreLocation> {
     Ok(StoreLocation { destination: Destination::parse(text)?, retry_for })
 }
 
-fn target(named: &str) -> Result<Target> {
-    Ok(Login::named(named).context("in --server")?.target)
+fn parse_target(named: &str) -> Result<Target> {
+    Ok(Login::parse(named).context("in --server")?.target)
 }
 
 /// Progress bar with bytes, rate and time left. Hidden if standard error is not a terminal.
-fn bar() -> Result<ProgressBar> {
+fn byte_progress_bar() -> Result<ProgressBar> {
     let bar = ProgressBar::new(0);
     let style = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     bar.set_style(ProgressStyle::with_template(style)?);

@@ -25,16 +25,16 @@ pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
     let threads = cpus.ceil().max(1.0);
     let share = cpus / threads;
     for _ in 1..threads as usize {
-        std::thread::Builder::new().spawn(move || burn(share)).context("cannot start a thread")?;
+        std::thread::Builder::new().spawn(move || spin(share)).context("cannot start a thread")?;
     }
-    burn(share)
+    spin(share)
 }
 
 /// Spins until this thread has used its share of the elapsed time, then sleeps a little.
 ///
 /// Time lost to other threads is made up for, so that the share holds over any window, as far as the
 /// scheduler allows. With root it raises its priority.
-fn burn(share: f64) -> ! {
+fn spin(share: f64) -> ! {
     let (begun, used_at_begin) = (clock::mono_us(), clock::thread_cpu_us());
     loop {
         let due = ((clock::mono_us() - begun) as f64 * share) as u64;

@@ -1,6 +1,6 @@
 //! Command `toll capture`: options only.
 
-use super::console::{InBackground, show, tell};
+use super::console::{BackgroundWriter, eprint_line, print_line};
 use super::named::named;
 use super::output;
 use anyhow::Context;
@@ -149,22 +149,23 @@ pub fn run(arguments: Capture) -> anyhow::Result<ExitCode> {
     if arguments.json && to_stdout {
         anyhow::bail!("standard output takes what is captured: name a file, or leave --json away");
     }
-    let mut front = Console { json: arguments.json, saying: None };
-    capture::capture(&options(arguments), &mut front)?;
+    let mut front = CaptureConsole { json: arguments.json, background_writer: None };
+    capture::capture(&to_options(arguments), &mut front)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The terminal or the pipes of a capture.
-struct Console {
+struct CaptureConsole {
     json: bool,
     /// While the capture goes on: whoever does not read what is said must not hold up the ring.
-    saying: Option<InBackground>,
+    background_writer: Option<BackgroundWriter>,
 }
 
-impl CaptureFrontend for Console {
+impl CaptureFrontend for CaptureConsole {
     /// The first of the signals that ask to end does so in good order, a second at once; USR1 asks how far it is.
     fn install_signals(&mut self) -> anyhow::Result<Signals> {
-        self.saying = Some(InBackground::start().context("cannot start a thread to speak with")?);
+        self.background_writer =
+            Some(BackgroundWriter::start().context("cannot start a thread to speak with")?);
         let asked = Signals::default();
         let cannot = "cannot listen to signals";
         for signal in signals::shutdown_signals() {
@@ -179,13 +180,13 @@ impl CaptureFrontend for Console {
     fn show_accounting(&mut self, ledger: &CaptureAccounting, ended: bool) {
         if ended {
             // All before it is said, and the last line waits for its reader.
-            self.saying = None;
+            self.background_writer = None;
         }
         if self.json {
             // It has no map with keys that are no text, and so cannot fail.
-            show!("{}", serde_json::to_string(ledger).unwrap_or_default());
+            print_line!("{}", serde_json::to_string(ledger).unwrap_or_default());
         } else {
-            tell!("toll: {}", ledger.render_text());
+            eprint_line!("toll: {}", ledger.render_text());
         }
     }
 
@@ -198,7 +199,7 @@ impl CaptureFrontend for Console {
     }
 }
 
-fn options(arguments: Capture) -> CaptureOptions {
+fn to_options(arguments: Capture) -> CaptureOptions {
     let goal = match arguments {
         Capture { write: Some(ref path), .. } => OutputKind::Packets(path.clone()),
         Capture { queries: Some(ref path), .. } => OutputKind::Queries(path.clone()),
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(rotate("1G"), Ok(Rotate { bytes: Some(1 << 30), every: None }));
         assert_eq!(rotate("5m"), Ok(Rotate { bytes: None, every: minutes }));
         assert_eq!(rotate("5m,1G"), Ok(Rotate { bytes: Some(1 << 30), every: minutes }));
-        for wrong in ["", "5", "1G,2G", "5m,6m", "1G,", "5 m", "G", "xs"] {
+        for wrong in ["", "5", "1G,2G", "5m,6m", "1G,", "5 y", "G", "xs"] {
             assert!(rotate(wrong).is_err(), "{wrong}");
         }
     }

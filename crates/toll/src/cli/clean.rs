@@ -1,6 +1,6 @@
 //! Command `toll clean`: undoes changes that killed runs left behind.
 
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use super::login::{self, Login};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -22,42 +22,42 @@ pub struct Clean {
 
 /// Exit code 1 if a change could not be undone.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
-    let given = arguments.server.as_deref().map(Login::named).transpose().context("in --server")?;
-    let credentials = Credentials { login: given.map(|login| login.target), password: login::password() };
+    let given = arguments.server.as_deref().map(Login::parse).transpose().context("in --server")?;
+    let credentials = Credentials { login: given.map(|login| login.target), password: login::env_password() };
     let found = toll_journal::clean(&paths::journal_dir()?, arguments.dry_run, &credentials)?;
-    let left = found.iter().filter(|cleaned| !show(cleaned)).count();
+    let left = found.iter().filter(|cleaned| !print_cleaned(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, CleanState::Running { .. })) {
-        show!("nothing to clean");
+        print_line!("nothing to clean");
     }
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Prints the result. False if changes are left.
-fn show(cleaned: &CleanResult) -> bool {
+fn print_cleaned(cleaned: &CleanResult) -> bool {
     let run = &cleaned.run_id;
     match &cleaned.state {
-        CleanState::Running { pid } => show!("{run}: still running (pid {pid}), left alone"),
+        CleanState::Running { pid } => print_line!("{run}: still running (pid {pid}), left alone"),
         CleanState::OtherNamespace { namespace } => {
-            show!("{run}: belongs to another PID namespace ({namespace}): run toll clean there");
+            print_line!("{run}: belongs to another PID namespace ({namespace}): run toll clean there");
         }
         CleanState::WouldUndo { changes } => {
-            show!("{run}: would put back");
-            changes.iter().for_each(|change| show!("  {change}"));
+            print_line!("{run}: would put back");
+            changes.iter().for_each(|change| print_line!("  {change}"));
             if changes.is_empty() {
-                show!("  nothing");
+                print_line!("  nothing");
             }
         }
         CleanState::Undone(undone) => {
-            show!("{run}: put back");
-            undone.actions.iter().for_each(|action| show!("  {action}"));
+            print_line!("{run}: put back");
+            undone.actions.iter().for_each(|action| print_line!("  {action}"));
             if undone.actions.is_empty() && undone.failures.is_empty() {
-                show!("  nothing was left");
+                print_line!("  nothing was left");
             }
-            undone.failures.iter().for_each(|failure| tell!("  FAILED: {failure}"));
+            undone.failures.iter().for_each(|failure| eprint_line!("  FAILED: {failure}"));
             return undone.failures.is_empty();
         }
         CleanState::Unreadable { reason } => {
-            tell!("{run}: {reason}");
+            eprint_line!("{run}: {reason}");
             return false;
         }
     }

@@ -14,30 +14,30 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Maximum number of queued lines.
-const WAITING: usize = 64;
+const MAX_QUEUED_LINES: usize = 64;
 
 /// Queue to the writer thread, if there is one.
 static BACKGROUND: Mutex<Option<SyncSender<Line>>> = Mutex::new(None);
 
 /// A line to standard error.
-macro_rules! tell {
+macro_rules! eprint_line {
     ($($text:tt)*) => { $crate::cli::console::to_stderr(format_args!($($text)*)) };
 }
 
 /// A line to standard output.
-macro_rules! show {
+macro_rules! print_line {
     () => { $crate::cli::console::to_stdout(format_args!("")) };
     ($($text:tt)*) => { $crate::cli::console::to_stdout(format_args!($($text)*)) };
 }
 
-pub(crate) use {show, tell};
+pub(crate) use {eprint_line, print_line};
 
 pub fn to_stderr(text: Arguments<'_>) {
-    Line::Err(text.to_string()).say();
+    Line::Err(text.to_string()).queue_or_write();
 }
 
 pub fn to_stdout(text: Arguments<'_>) {
-    Line::Out(text.to_string()).say();
+    Line::Out(text.to_string()).queue_or_write();
 }
 
 enum Line {
@@ -46,7 +46,7 @@ enum Line {
 }
 
 impl Line {
-    fn say(self) {
+    fn queue_or_write(self) {
         let background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
         match background.as_ref() {
             // Full: nobody reads.
@@ -70,15 +70,15 @@ impl Line {
 /// Background writer for console lines, active until it is dropped. A held terminal (Ctrl-S) or an unread
 /// pipe does not block the caller. Drops further lines while 64 lines wait.
 #[derive(Debug)]
-pub struct InBackground {
+pub struct BackgroundWriter {
     writer: Option<JoinHandle<()>>,
 }
 
-impl InBackground {
+impl BackgroundWriter {
     /// # Errors
     /// Fails if no thread can be started.
     pub fn start() -> std::io::Result<Self> {
-        let (lines, to_write): (_, Receiver<Line>) = sync_channel(WAITING);
+        let (lines, to_write): (_, Receiver<Line>) = sync_channel(MAX_QUEUED_LINES);
         let writer = std::thread::Builder::new()
             .name("toll-say".into())
             .spawn(move || to_write.into_iter().for_each(Line::write))?;
@@ -88,7 +88,7 @@ impl InBackground {
 }
 
 /// Waits until all lines are written.
-impl Drop for InBackground {
+impl Drop for BackgroundWriter {
     fn drop(&mut self) {
         *BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(writer) = self.writer.take() {
@@ -100,17 +100,17 @@ impl Drop for InBackground {
 
 /// A line that is printed if an operation takes longer than expected. Drop it when the operation is complete.
 #[derive(Debug)]
-pub struct Events;
+pub struct EventPrinter;
 
-impl Events {
+impl EventPrinter {
     /// From now on until the process ends.
-    pub fn print() {
+    pub fn install() {
         // An error says that there is a subscriber already, and there is one caller.
         let _ = tracing::subscriber::set_global_default(Self);
     }
 }
 
-impl Subscriber for Events {
+impl Subscriber for EventPrinter {
     /// Other people's libraries report for developers, not for users.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         !metadata.is_span() && *metadata.level() <= Level::INFO && metadata.target().starts_with("toll")
@@ -123,7 +123,7 @@ impl Subscriber for Events {
     fn event(&self, event: &Event<'_>) {
         let mut message = Message(String::new());
         event.record(&mut message);
-        tell!("toll: {}", message.0);
+        eprint_line!("toll: {}", message.0);
     }
 
     // None is enabled.
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn only_what_tolls_own_libraries_have_to_say_to_users_is_printed() {
-        tracing::subscriber::with_default(Events, || {
+        tracing::subscriber::with_default(EventPrinter, || {
             assert!(tracing::enabled!(target: "toll_agent::capture", Level::WARN));
             assert!(tracing::enabled!(target: "toll_agent::capture", Level::INFO));
             assert!(!tracing::enabled!(target: "toll_agent::capture", Level::DEBUG));

@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_execution::run::{self, Asked, What};
-use toll_model::plan::Wishes;
-use toll_model::scenario::{MOST_ROUNDS, Scenario, check_load};
+use toll_execution::run::{self, RunRequest, RunSource};
+use toll_model::plan::RunOverrides;
+use toll_model::scenario::{MAX_ROUNDS, Scenario, check_load};
 use toll_sys::program::{missing_program_error, missing_variable_error};
 use toll_sys::redact;
 use toll_sys::units::{self, Seconds};
@@ -27,7 +27,7 @@ pub struct Cost {
     #[arg(long, value_name = "2%", value_parser = super::run::percent, conflicts_with = "rounds")]
     find: Option<f64>,
     /// Rounds, as many as you say; an interval at 95% needs at least 6
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     rounds: Option<u32>,
     /// Length of a window, as you say; a command that ends sooner ends its windows
     #[arg(long, value_name = "2s")]
@@ -96,12 +96,12 @@ role = "aa"
 "#;
 
 pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
-    let text = scenario_text(&arguments, &arguments.command);
+    let text = build_scenario(&arguments, &arguments.command);
     let scenario = Scenario::parse(&text).context("this command cannot be priced")?;
-    refuse_what_cannot_start(&arguments)?;
+    check_command(&arguments)?;
     // What is kept of the run must not say more than its title does.
-    let text = scenario_text(&arguments, &redact::redact_words(&arguments.command));
-    let wishes = Wishes {
+    let text = build_scenario(&arguments, &redact::redact_words(&arguments.command));
+    let overrides = RunOverrides {
         driver: Some(arguments.driver),
         time: arguments.time,
         find_pct: arguments.find,
@@ -113,10 +113,10 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         threads: Some(arguments.threads),
         rate: arguments.rate,
         seed: arguments.seed,
-        ..Wishes::default()
+        ..RunOverrides::default()
     };
-    let asked = Asked {
-        what: What::Scenario(Box::new(scenario), Box::new(wishes)),
+    let asked = RunRequest {
+        source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
         text,
         server: arguments.server.resolve()?,
         out: arguments.out,
@@ -124,8 +124,8 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         readers: super::run::only_for_owner(),
         command: std::env::args().collect(),
     };
-    super::run::finish(
-        run::run(asked, &progress::Run::on_stderr(), &interrupt::listen()?)?,
+    super::run::finish_run(
+        run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,
         arguments.format,
         &[],
     )
@@ -136,7 +136,7 @@ fn load(name: &str) -> Result<String, String> {
 }
 
 /// Reports, before a server is started, errors that would occur in every trial.
-fn refuse_what_cannot_start(arguments: &Cost) -> anyhow::Result<()> {
+fn check_command(arguments: &Cost) -> anyhow::Result<()> {
     // `{toll}` and the like are known once the run is planned.
     let program = arguments.command.first().filter(|word| !word.contains('{'));
     if let Some(why) = program.and_then(|program| missing_program_error(program)) {
@@ -148,7 +148,7 @@ fn refuse_what_cannot_start(arguments: &Cost) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn scenario_text(arguments: &Cost, command: &[String]) -> String {
+fn build_scenario(arguments: &Cost, command: &[String]) -> String {
     // Each word in quotes of its own: placeholders are filled in once they are split.
     let line = shell_words::join(command);
     let mut arm = toml::Table::new();
@@ -187,17 +187,17 @@ mod tests {
     fn any_command_becomes_an_arm_word_for_word() {
         let words = ["x", "--", "tcpdump", "-w", "{artefact}", "port {port}", "it's \"quoted\""];
         let cost = Wrapper::parse_from(words).cost;
-        let scenario = Scenario::parse(&scenario_text(&cost, &cost.command)).unwrap();
+        let scenario = Scenario::parse(&build_scenario(&cost, &cost.command)).unwrap();
         let arm = scenario.arms.last().unwrap();
-        let definitions = toll_model::fill::Definitions::new(&scenario.define, "mariadb");
-        let words = definitions.words(arm.command.as_deref().unwrap()).unwrap();
-        let mut fill = toll_model::fill::Fill::default();
-        fill.set("artefact", "/x y/\"a'.bin".into());
-        fill.set("port", "33002".into());
-        let filled: Vec<String> = words.iter().map(|word| fill.apply(word).unwrap()).collect();
+        let definitions = toll_model::placeholders::Definitions::new(&scenario.define, "mariadb");
+        let words = definitions.split_command(arm.command.as_deref().unwrap()).unwrap();
+        let mut placeholders = toll_model::placeholders::PlaceholderValues::default();
+        placeholders.set("artefact", "/x y/\"a'.bin".into());
+        placeholders.set("port", "33002".into());
+        let filled: Vec<String> = words.iter().map(|word| placeholders.fill_in(word).unwrap()).collect();
         assert_eq!(filled, ["tcpdump", "-w", "/x y/\"a'.bin", "port 33002", "it's \"quoted\""]);
         assert_eq!(scenario.workload.profile.as_deref(), Some("read-only"));
-        assert_eq!(arm.ends, toll_model::scenario::Ends::Rehearse);
+        assert_eq!(arm.ends, toll_model::scenario::OnExit::Rehearse);
     }
 
     #[test]

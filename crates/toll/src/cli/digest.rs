@@ -126,13 +126,13 @@ impl FromStr for Server {
 impl Digest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let events = self.events;
-        let request = self.resolved()?;
+        let request = self.into_request()?;
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
         signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
         // Events on a terminal are progress enough.
         let is_seen = events && std::io::stdout().is_terminal();
-        let progress = if is_seen { Progress::hidden() } else { progress::over(&request.files) };
+        let progress = if is_seen { Progress::hidden() } else { progress::reading_progress(&request.files) };
         let mut out = BufWriter::new(std::io::stdout().lock());
         if events {
             let printed = toll_digest::print_events(&request, &progress, &stop, &mut out);
@@ -150,7 +150,7 @@ impl Digest {
         Ok(if done.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
     }
 
-    fn resolved(self) -> anyhow::Result<Request> {
+    fn into_request(self) -> anyhow::Result<Request> {
         if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
             bail!("standard input can be read only once: name `-` once");
         }

@@ -1,6 +1,6 @@
 //! Command `toll doctor`: abilities of this host, missing requirements, and noise.
 
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use toll_execution::host::noise::{self, Noise};
-use toll_execution::host::{facts, readiness};
+use toll_execution::host::noise::{self, NoiseBenchmark};
+use toll_execution::host::{describe_host, readiness};
 use toll_record::Host;
 use toll_sys::capability::Capability;
 use toll_sys::program::find_program;
@@ -35,7 +35,7 @@ enum Format {
 
 /// Output of `--format json`.
 #[derive(Debug, Serialize)]
-struct Findings {
+struct DoctorReport {
     /// True if `toll run tcpdump-impact` can be carried out.
     ready: bool,
     host: Host,
@@ -46,23 +46,23 @@ struct Findings {
     cache_used_bytes: u64,
     abilities: Vec<readiness::Ability>,
     /// Absent with `--no-pilot`.
-    noise: Option<Noise>,
+    noise: Option<NoiseBenchmark>,
 }
 
 /// Exit code 1 if the main job cannot be carried out here.
 pub fn run(arguments: &Doctor) -> Result<ExitCode> {
     let cache_dir = paths::cache_dir()?;
     let there = cache_dir.ancestors().find(|dir| dir.is_dir()).map(PathBuf::from).unwrap_or_default();
-    let host = facts(&cache_dir, &BTreeMap::new());
-    let abilities = readiness::abilities(&host.tools);
+    let host = describe_host(&cache_dir, &BTreeMap::new());
+    let abilities = readiness::check_abilities(&host.tools);
     let noise = (!arguments.no_pilot).then(|| {
         if arguments.format == Format::Text {
-            tell!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
+            eprint_line!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
         }
-        noise::pilot(arguments.pilot)
+        noise::run_noise_benchmark(arguments.pilot)
     });
-    let findings = Findings {
-        ready: abilities.iter().all(|ability| ability.available() || !ability.essential),
+    let findings = DoctorReport {
+        ready: abilities.iter().all(|ability| ability.is_available() || !ability.essential),
         capabilities: Capability::ALL.iter().map(|c| (c.name(), c.is_effective())).collect(),
         memory_available_bytes: memory::available_bytes(),
         cache_free_bytes: disk::free_bytes(&there)?,
@@ -73,55 +73,59 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
         noise,
     };
     match arguments.format {
-        Format::Json => show!("{}", serde_json::to_string_pretty(&findings)?),
-        Format::Text => show(&findings),
+        Format::Json => print_line!("{}", serde_json::to_string_pretty(&findings)?),
+        Format::Text => print_report(&findings),
     }
     Ok(if findings.ready { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn show(findings: &Findings) {
+fn print_report(findings: &DoctorReport) {
     let host = &findings.host;
-    show!("host");
-    show!("  {}, {}, Linux {}", host.label, host.os, host.kernel);
-    show!("  cpu       {} x {}", host.cpus, host.cpu_model);
-    show!("  memory    {} of {} available", gib(findings.memory_available_bytes), gib(host.memory_bytes));
-    show!("  disk      {}", host.disk);
-    show!(
-        "  cache     {} in {}, {} free",
-        gib(findings.cache_used_bytes),
-        findings.cache_dir.display(),
-        gib(findings.cache_free_bytes)
+    print_line!("host");
+    print_line!("  {}, {}, Linux {}", host.label, host.os, host.kernel);
+    print_line!("  cpu       {} x {}", host.cpus, host.cpu_model);
+    print_line!(
+        "  memory    {} of {} available",
+        format_gib(findings.memory_available_bytes),
+        format_gib(host.memory_bytes)
     );
-    show!("  cgroup    {}", host.cgroup);
+    print_line!("  disk      {}", host.disk);
+    print_line!(
+        "  cache     {} in {}, {} free",
+        format_gib(findings.cache_used_bytes),
+        findings.cache_dir.display(),
+        format_gib(findings.cache_free_bytes)
+    );
+    print_line!("  cgroup    {}", host.cgroup);
     let held = |wanted: bool| {
         let names = findings.capabilities.iter().filter(|(_, held)| **held == wanted).map(|(name, _)| *name);
         names.collect::<Vec<_>>().join(" ")
     };
-    show!("  may       {}", or_none(&held(true)));
-    show!("  may not   {}", or_none(&held(false)));
+    print_line!("  may       {}", text_or_none(&held(true)));
+    print_line!("  may not   {}", text_or_none(&held(false)));
 
-    show!("tools");
+    print_line!("tools");
     for tool in &host.tools {
-        show!("  {:<16} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
+        print_line!("  {:<16} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
     }
 
-    show!("can be measured here");
+    print_line!("can be measured here");
     for ability in &findings.abilities {
-        let mark = match (ability.available(), ability.essential) {
+        let mark = match (ability.is_available(), ability.essential) {
             (true, _) => "yes",
             (false, true) => "NO ",
             (false, false) => "no ",
         };
-        show!("  {mark}  {}", ability.what);
+        print_line!("  {mark}  {}", ability.what);
         for missing in &ability.missing {
-            show!("         needs {}: {}", missing.what, missing.remedy);
+            print_line!("         needs {}: {}", missing.what, missing.remedy);
         }
     }
 
     if let Some(noise) = &findings.noise {
-        show!("noise");
-        show!("  {}", noise.verdict());
-        show!(
+        print_line!("noise");
+        print_line!("  {}", noise.verdict());
+        print_line!(
             "  a fixed piece of work: median {:.2} ms, p95 {:.2} ms, max {:.2} ms, spread {:.1}% ({} times in {:.0} s)",
             noise.unit_us_median / 1e3,
             noise.unit_us_p95 / 1e3,
@@ -130,7 +134,7 @@ fn show(findings: &Findings) {
             noise.units,
             noise.seconds
         );
-        show!(
+        print_line!(
             "  timers late: p95 {:.2} ms, max {:.2} ms; stolen {:.1}%, busy with others {:.1}% of all CPUs",
             noise.late_us_p95 / 1e3,
             noise.late_us_max / 1e3,
@@ -139,19 +143,19 @@ fn show(findings: &Findings) {
         );
     }
     if findings.ready {
-        show!("ready: toll run tcpdump-impact --profile quick");
+        print_line!("ready: toll run tcpdump-impact --profile quick");
     } else if find_program("apt-get").is_some() {
-        show!("not ready: install or allow what is marked NO, then run toll doctor again");
+        print_line!("not ready: install or allow what is marked NO, then run toll doctor again");
     } else {
-        show!("not ready: what is marked NO is missing (package names are Debian's)");
+        print_line!("not ready: what is marked NO is missing (package names are Debian's)");
     }
 }
 
-fn or_none(text: &str) -> &str {
+fn text_or_none(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-fn gib(bytes: u64) -> String {
+fn format_gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 

@@ -12,14 +12,14 @@ use toll_record::{Compare, Definition};
 pub struct List {
     /// Only one kind of thing
     #[arg(value_enum)]
-    what: Option<What>,
+    what: Option<ListKind>,
     /// A scenario's arms only, by its name or file
     #[arg(long, value_name = "SCENARIO|FILE.toml")]
     scenario: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum ListKind {
     Scenarios,
     Arms,
     Workloads,
@@ -33,29 +33,29 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
         Some(name) => vec![scenario_file::load(name)?.0],
         None => PRESETS.iter().map(Preset::scenario).collect::<anyhow::Result<_>>()?,
     };
-    if wanted(What::Scenarios) {
+    if wanted(ListKind::Scenarios) {
         writeln!(out, "Scenarios (toll run NAME)")?;
         for scenario in &scenarios {
             let profiles: Vec<_> =
-                scenario.profile.iter().map(|(name, profile)| told(name, profile)).collect();
+                scenario.profile.iter().map(|(name, profile)| describe_profile(name, profile)).collect();
             writeln!(out, "  {:<18} {} [{}]", scenario.name, scenario.question, profiles.join(", "))?;
         }
     }
-    if wanted(What::Arms) {
+    if wanted(ListKind::Arms) {
         for scenario in &scenarios {
             writeln!(out, "\nArms of {} (--arms A,B)", scenario.name)?;
             for arm in &scenario.arms {
-                writeln!(out, "  {:<12} {:<9} {}", arm.name, arm.how(), arm.title)?;
+                writeln!(out, "  {:<12} {:<9} {}", arm.name, arm.treatment_kind(), arm.title)?;
             }
         }
     }
-    if wanted(What::Workloads) {
+    if wanted(ListKind::Workloads) {
         writeln!(out, "\nWorkloads (the same tables and statements as sysbench's oltp_*)")?;
         for profile in toll_load::mix::Profile::ALL {
             writeln!(out, "  {:<18} {}", profile.name(), profile.sysbench_name())?;
         }
     }
-    if wanted(What::Outcomes) {
+    if wanted(ListKind::Outcomes) {
         writeln!(
             out,
             "\nOutcomes (--fail-if 'ARM.OUTCOME>N%'; >N in the unit where it is compared as a difference)"
@@ -74,12 +74,12 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
             writeln!(out, "  {name:<27} {unit:<13} {how:<13} {title}")?;
         }
     }
-    super::report::print(&out)?;
+    super::report::print_report(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A profile with its time, if it sets one.
-fn told(name: &str, profile: &Profile) -> String {
+fn describe_profile(name: &str, profile: &Profile) -> String {
     match profile.time {
         Some(time) if time.0 >= 60.0 => format!("{name} {:.0} min", time.0 / 60.0),
         Some(time) => format!("{name} {:.0} s", time.0),

@@ -1,9 +1,9 @@
 //! Command `toll load`: load generator that reports the latency of each event.
 
-mod end;
 mod output;
+mod shutdown;
 
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use super::target::TargetArgs;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -60,8 +60,8 @@ pub struct Load {
     #[arg(long, conflicts_with = "rate")]
     closed: bool,
     /// Spacing of events at a rate
-    #[arg(long, value_enum, default_value_t = Spacing::Poisson)]
-    arrivals: Spacing,
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
+    arrivals: Arrivals,
     /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal, or a recording's end [default: 10s, or a recording's end]
     #[arg(long, value_parser = units::duration)]
     time: Option<Duration>,
@@ -75,8 +75,8 @@ pub struct Load {
     #[arg(long)]
     text: bool,
     /// How ids are drawn
-    #[arg(long, value_enum, default_value_t = Spread::Special)]
-    rand_type: Spread,
+    #[arg(long, value_enum, default_value_t = KeyDistribution::Special)]
+    rand_type: KeyDistribution,
     /// Every draw and every intended time comes from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -95,13 +95,13 @@ pub struct Load {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Spacing {
+enum Arrivals {
     Poisson,
     Uniform,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Spread {
+enum KeyDistribution {
     Special,
     Uniform,
 }
@@ -118,16 +118,16 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
         "cleanup" => "some tables may be left: do it again",
         _ => "what the server had begun it may still finish",
     };
-    end::within_bounds(&stop, left)?;
+    shutdown::exit_soon_after_stop(&stop, left)?;
     match arguments.what.as_str() {
-        "prepare" => prepare(arguments, &stop),
+        "prepare" => prepare_tables(arguments, &stop),
         "cleanup" => {
             let target = arguments.target()?;
             tables::drop_tables(&target, arguments.tables)?;
-            show!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
+            print_line!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
             Ok(ExitCode::SUCCESS)
         }
-        _ => drive(arguments, stop),
+        _ => run_load(arguments, stop),
     }
 }
 
@@ -143,8 +143,8 @@ impl Load {
 
     fn table(&self) -> TableSet {
         let distribution = match self.rand_type {
-            Spread::Special => Distribution::Special,
-            Spread::Uniform => Distribution::Uniform,
+            KeyDistribution::Special => Distribution::Special,
+            KeyDistribution::Uniform => Distribution::Uniform,
         };
         TableSet { tables: self.tables, rows: self.rows, distribution }
     }
@@ -165,16 +165,16 @@ impl Load {
         }
         match path.extension().and_then(|e| e.to_str()) {
             Some("toml") => Ok((Mix::from_toml_file(path)?, self.pace(None))),
-            Some("json") => Ok(self.replayed(mix::from_digest(path, self.table())?)),
-            Some("ndjson" | "jsonl") => Ok(self.replayed(mix::from_events(path)?)),
+            Some("json") => Ok(self.replay_mix(mix::from_digest(path, self.table())?)),
+            Some("ndjson" | "jsonl") => Ok(self.replay_mix(mix::from_events(path)?)),
             _ => bail!("{}: name a mix .toml, a digest .json, and events .ndjson", path.display()),
         }
     }
 
     fn pace(&self, recorded_per_s: Option<f64>) -> Pacing {
         let arrivals = match self.arrivals {
-            Spacing::Poisson => ArrivalProcess::Poisson,
-            Spacing::Uniform => ArrivalProcess::Uniform,
+            Arrivals::Poisson => ArrivalProcess::Poisson,
+            Arrivals::Uniform => ArrivalProcess::Uniform,
         };
         match self.rate.or(recorded_per_s.filter(|_| !self.closed)) {
             Some(rate_per_s) => Pacing::Open { rate_per_s, arrivals },
@@ -183,9 +183,9 @@ impl Load {
     }
 
     /// A recording keeps its own times, or at least its own rate, unless options override them.
-    fn replayed(&self, recorded: RecordedWorkload) -> (Mix, Pacing) {
+    fn replay_mix(&self, recorded: RecordedWorkload) -> (Mix, Pacing) {
         for (count, what) in &recorded.unsupported {
-            tell!("toll: left out {count} times: {what}");
+            eprint_line!("toll: left out {count} times: {what}");
         }
         let pace = if recorded.offsets_ns.is_empty() || self.rate.is_some() || self.closed {
             self.pace(recorded.rate_per_s)
@@ -195,16 +195,16 @@ impl Load {
         match &pace {
             Pacing::Recorded { offsets_ns } => {
                 let length_s = offsets_ns.last().map_or(0.0, |last| *last as f64 / 1e9);
-                tell!("toll: {} events over {length_s:.3} s, as recorded", offsets_ns.len());
+                eprint_line!("toll: {} events over {length_s:.3} s, as recorded", offsets_ns.len());
             }
-            Pacing::Open { rate_per_s, .. } => tell!("toll: {rate_per_s:.1} events/s"),
+            Pacing::Open { rate_per_s, .. } => eprint_line!("toll: {rate_per_s:.1} events/s"),
             Pacing::Closed => {}
         }
         (recorded.mix, pace)
     }
 }
 
-fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
+fn run_load(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     let (mix, pace) = arguments.workload()?;
     let target = arguments.target()?;
     let connections = arguments.threads as usize;
@@ -241,21 +241,21 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     };
     let address = plan.target.address.to_string();
     let mut output = Output::new(arguments)?;
-    let error = match engine::run_load(plan, stop, |bin| output.bin(bin)) {
-        Ok(totals) => return output.totals(&totals).map(|()| ExitCode::SUCCESS),
+    let error = match engine::run_load(plan, stop, |bin| output.write_bin(bin)) {
+        Ok(totals) => return output.write_totals(&totals).map(|()| ExitCode::SUCCESS),
         Err(error) => error,
     };
     if let RunError::NothingSucceeds { totals, .. } = &error
         && totals.counts.events > 0
     {
-        output.totals(totals)?;
+        output.write_totals(totals)?;
     }
-    let hint = hint(arguments, &address, &error);
+    let hint = connection_hint(arguments, &address, &error);
     Err(error).context(hint)
 }
 
 /// Address that was tried, and the most likely remedy.
-fn hint(arguments: &Load, address: &str, error: &RunError) -> String {
+fn connection_hint(arguments: &Load, address: &str, error: &RunError) -> String {
     let mut hint = format!("load {} on {address}", arguments.what);
     // Where events had succeeded, the tables are there.
     if !matches!(error, RunError::NothingSucceeds { silence, .. } if silence.since.is_some()) {
@@ -265,7 +265,7 @@ fn hint(arguments: &Load, address: &str, error: &RunError) -> String {
     hint
 }
 
-fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
+fn prepare_tables(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
     let target = arguments.target()?;
     let threads = if arguments.threads > 1 {
         arguments.threads as usize
@@ -291,7 +291,7 @@ fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
             arguments.tables
         );
     }
-    show!(
+    print_line!(
         "{} of {} rows in {:.1} s",
         format_count(arguments.tables.into(), "table"),
         arguments.rows,

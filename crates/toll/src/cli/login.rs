@@ -17,39 +17,39 @@ pub struct Login {
 
 impl Login {
     /// Parses `text`: a DSN or the path of an option file.
-    pub fn named(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Result<Self> {
         if text.contains("://") {
-            return Self::of_dsn(text);
+            return Self::from_dsn(text);
         }
-        Self::of_file(Path::new(text))
+        Self::from_file(Path::new(text))
             .with_context(|| format!("{text} is no DSN (mysql://...) and so is taken for an option file"))
     }
 
-    pub fn of_dsn(dsn: &str) -> Result<Self> {
+    pub fn from_dsn(dsn: &str) -> Result<Self> {
         if Target::dsn_holds_password(dsn) {
             bail!(
                 "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an \
                  option file"
             );
         }
-        Ok(Self { target: with_password(Target::parse_dsn(dsn)?), defaults_file: None })
+        Ok(Self { target: with_env_password(Target::parse_dsn(dsn)?), defaults_file: None })
     }
 
-    pub fn of_file(path: &Path) -> Result<Self> {
-        let target = with_password(Target::from_defaults_file(path)?);
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let target = with_env_password(Target::from_defaults_file(path)?);
         Ok(Self { target, defaults_file: Some(path.to_owned()) })
     }
 }
 
 /// Adds the environment's password if there is no other.
-pub fn with_password(target: Target) -> Target {
-    match password() {
+pub fn with_env_password(target: Target) -> Target {
+    match env_password() {
         Some(password) if target.password.is_empty() => Target { password, ..target },
         _ => target,
     }
 }
 
 /// The environment's password, for any server.
-pub fn password() -> Option<Secret> {
+pub fn env_password() -> Option<Secret> {
     std::env::var("MYSQL_PWD").ok().map(Secret::new)
 }

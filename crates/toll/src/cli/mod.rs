@@ -31,7 +31,7 @@ mod target;
 mod throttle;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use console::{Events, tell};
+use console::{EventPrinter, eprint_line};
 use std::process::ExitCode;
 use toll_sys::paths;
 
@@ -39,11 +39,11 @@ use toll_sys::paths;
 #[command(name = "toll", version, about, arg_required_else_help = true, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CliCommand {
     /// Run a scenario: what does each arm cost this host, and what does it catch?
     Run(run::Run),
     /// What does this command cost a busy host? `toll cost -- tcpdump -w {artefact} 'port {port}'`
@@ -87,24 +87,24 @@ enum Verb {
 
 /// Runs the requested subcommand. Every error ends here, as one line with the next step.
 pub fn main() -> ExitCode {
-    Events::print();
+    EventPrinter::install();
     let verb = Cli::parse().verb;
-    if verb.is_for_people() {
-        tell_of_waiting_journals();
+    if verb.is_interactive() {
+        report_pending_journals();
     }
     match dispatch(verb) {
         Ok(code) => code,
         Err(error) => {
-            tell!("toll: {error:#}");
+            eprint_line!("toll: {error:#}");
             ExitCode::from(1)
         }
     }
 }
 
-impl Verb {
+impl CliCommand {
     /// False for subcommands that are part of a run, or whose output is code. `clean` reports journals
     /// itself.
-    fn is_for_people(&self) -> bool {
+    fn is_interactive(&self) -> bool {
         let started_by_a_run = std::env::var_os(toll_sys::process::RUN_ID_VARIABLE).is_some();
         let other = matches!(
             self,
@@ -115,37 +115,37 @@ impl Verb {
 }
 
 /// Reports journals of killed runs: their changes may matter more than the current command.
-fn tell_of_waiting_journals() {
+fn report_pending_journals() {
     let Ok(dir) = paths::journal_dir() else { return };
     for waiting in toll_journal::pending_runs(&dir) {
         let (run, n) = (&waiting.run_id, waiting.changes.len());
-        tell!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");
+        eprint_line!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");
     }
 }
 
-fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
+fn dispatch(verb: CliCommand) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Run(arguments) => return run::run(arguments),
-        Verb::Cost(arguments) => return cost::run(arguments),
-        Verb::List(arguments) => return list::run(arguments),
-        Verb::Burn(arguments) => return burn::run(arguments),
-        Verb::Enter(arguments) => match enter::run(&arguments)? {},
-        Verb::Clean(arguments) => return clean::run(&arguments),
-        Verb::Load(arguments) => return load::run(&arguments),
-        Verb::Receive(arguments) => return receive::run(*arguments),
-        Verb::Replay(arguments) => return replay::run(arguments),
-        Verb::Throttle(arguments) => return throttle::run(*arguments),
-        Verb::Report(arguments) => return report::run(&arguments),
-        Verb::Doctor(arguments) => return doctor::run(&arguments),
-        Verb::Server(verb) => return server::run(verb),
-        Verb::Digest(digest) => return digest.run(),
-        Verb::Capture(arguments) => return capture::run(*arguments),
-        Verb::Backup(arguments) => return backup::run(*arguments),
-        Verb::Pcap(verb) => return verb.run(),
-        Verb::Completions { shell } => {
+        CliCommand::Run(arguments) => return run::run(arguments),
+        CliCommand::Cost(arguments) => return cost::run(arguments),
+        CliCommand::List(arguments) => return list::run(arguments),
+        CliCommand::Burn(arguments) => return burn::run(arguments),
+        CliCommand::Enter(arguments) => match enter::run(&arguments)? {},
+        CliCommand::Clean(arguments) => return clean::run(&arguments),
+        CliCommand::Load(arguments) => return load::run(&arguments),
+        CliCommand::Receive(arguments) => return receive::run(*arguments),
+        CliCommand::Replay(arguments) => return replay::run(arguments),
+        CliCommand::Throttle(arguments) => return throttle::run(*arguments),
+        CliCommand::Report(arguments) => return report::run(&arguments),
+        CliCommand::Doctor(arguments) => return doctor::run(&arguments),
+        CliCommand::Server(verb) => return server::run(verb),
+        CliCommand::Digest(digest) => return digest.run(),
+        CliCommand::Capture(arguments) => return capture::run(*arguments),
+        CliCommand::Backup(arguments) => return backup::run(*arguments),
+        CliCommand::Pcap(verb) => return verb.run(),
+        CliCommand::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
         }
-        Verb::Man => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
+        CliCommand::Man => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
     }
     Ok(ExitCode::SUCCESS)
 }

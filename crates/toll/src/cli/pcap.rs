@@ -1,6 +1,6 @@
 //! Command `toll pcap`: options only.
 
-use super::console::tell;
+use super::console::eprint_line;
 use super::named::named;
 use super::{output, progress};
 use anyhow::{Context, bail};
@@ -125,18 +125,18 @@ impl Pcap {
 }
 
 /// Exit code of interrupted work, as opposed to failed work.
-fn failed(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+fn failure_exit_code(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if !stop.load(Ordering::Relaxed) {
         return Err(error);
     }
-    tell!("toll: interrupted; no file was made");
+    eprint_line!("toll: interrupted; no file was made");
     Ok(ExitCode::from(130))
 }
 
 impl Profile {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-        once_from_stdin(&self.files)?;
-        let progress = progress::over(&self.files);
+        check_stdin_once(&self.files)?;
+        let progress = progress::reading_progress(&self.files);
         let read = profile::read_profiles(&self.files, self.together, &progress, stop);
         progress.finish();
         let document = profile::json::build_document(&read.profiles);
@@ -147,10 +147,10 @@ impl Profile {
                 .with_context(|| format!("cannot write {}", page.display()))?;
         }
         if !document.profiles.is_empty() {
-            print(&document, self.json)?;
+            print_document(&document, self.json)?;
         }
         for error in &read.refused {
-            tell!("toll: {error:#}");
+            eprint_line!("toll: {error:#}");
         }
         Ok(match (stop.load(Ordering::Relaxed), read.refused.is_empty()) {
             (true, _) => ExitCode::from(130),
@@ -160,7 +160,7 @@ impl Profile {
     }
 }
 
-fn print(document: &profile::json::Document, json: bool) -> anyhow::Result<()> {
+fn print_document(document: &profile::json::Document, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut printed = || -> std::io::Result<()> {
         if json {
@@ -183,7 +183,7 @@ fn print(document: &profile::json::Document, json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn once_from_stdin(files: &[PathBuf]) -> anyhow::Result<()> {
+fn check_stdin_once(files: &[PathBuf]) -> anyhow::Result<()> {
     if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         bail!("standard input can be read only once: name `-` once");
     }
@@ -200,20 +200,20 @@ fn out_of(path: PathBuf) -> anyhow::Result<Out> {
 
 impl Merge {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-        once_from_stdin(&self.files)?;
+        check_stdin_once(&self.files)?;
         let format = self.format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcapng));
         let request = merge::MergeOptions { files: self.files, out: out_of(self.out)?, format };
-        let progress = progress::over(&request.files);
+        let progress = progress::reading_progress(&request.files);
         let merged = merge::merge_captures(&request, &progress, stop);
         progress.finish();
         match merged {
             Ok(merged) => {
                 for line in merged.summary_lines(&request.out, request.files.len()) {
-                    tell!("toll: {line}");
+                    eprint_line!("toll: {line}");
                 }
                 Ok(if merged.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
-            Err(error) => failed(error, stop),
+            Err(error) => failure_exit_code(error, stop),
         }
     }
 }
@@ -235,10 +235,10 @@ impl Make {
         match make::make_capture(&request, stop) {
             Ok(made) => {
                 let (packets, bytes) = (made.packets, made.bytes);
-                tell!("toll: {}: {packets} packets, {bytes} bytes on the wire", request.out);
+                eprint_line!("toll: {}: {packets} packets, {bytes} bytes on the wire", request.out);
                 Ok(ExitCode::SUCCESS)
             }
-            Err(error) => failed(error, stop),
+            Err(error) => failure_exit_code(error, stop),
         }
     }
 }

@@ -5,7 +5,7 @@ mod loading;
 mod reading;
 mod run;
 
-pub use dump::Dump;
+pub use dump::DumpProgress;
 pub use loading::LoadingBar;
-pub use reading::over;
-pub use run::Run;
+pub use reading::reading_progress;
+pub use run::RunProgress;

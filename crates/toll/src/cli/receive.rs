@@ -1,7 +1,7 @@
 //! Command `toll receive`: the receiving end of `toll capture --stream`.
 
 use super::capture::rotate;
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use super::interrupt;
 use super::output;
 use anyhow::{Context, bail};
@@ -69,25 +69,28 @@ pub struct Receive {
 pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.new_key {
         let fingerprint = Key::create(path)?;
-        show!("{}: a new key, {fingerprint}. Copy it to the senders, and to nobody else.", path.display());
+        print_line!(
+            "{}: a new key, {fingerprint}. Copy it to the senders, and to nobody else.",
+            path.display()
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let json = arguments.json;
-    let mut asked = asked(arguments)?;
+    let mut asked = build_request(arguments)?;
     asked.destination.prepare()?;
-    asked.cancel = interrupt::listen()?;
+    asked.cancel = interrupt::new_signal_token()?;
     receive::receive_streams(asked, &mut |account| {
         if json {
-            show!("{}", serde_json::to_string(account).context("cannot write JSON")?);
+            print_line!("{}", serde_json::to_string(account).context("cannot write JSON")?);
         } else {
-            tell!("toll: {}", account.render_text());
+            eprint_line!("toll: {}", account.render_text());
         }
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn asked(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
+fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
     let key = match (&arguments.key, arguments.plain) {
         (Some(path), _) => Key::read(path)?,
         (None, true) => Key::Plain,

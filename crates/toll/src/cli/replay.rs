@@ -1,6 +1,6 @@
 //! Command `toll replay`: sends captures on a network device, at a fixed rate.
 
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use super::interrupt;
 use super::named::named;
 use super::progress;
@@ -89,20 +89,20 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
     if arguments.rounds == 0 && arguments.duration.is_none() && arguments.limit.is_none() {
         anyhow::bail!("--loop 0 never ends by itself: say --duration or --limit too");
     }
-    let cancel = interrupt::listen()?;
+    let cancel = interrupt::new_signal_token()?;
     let (is_json, may_be_slower) = (arguments.json, arguments.allow_slower);
-    let asked = asked(arguments);
-    let report = replay::replay_captures(&asked, &progress::over(&asked.files), &cancel)?;
+    let asked = build_request(arguments);
+    let report = replay::replay_captures(&asked, &progress::reading_progress(&asked.files), &cancel)?;
     if is_json {
-        show!("{}", serde_json::to_string(&report).context("cannot write JSON")?);
+        print_line!("{}", serde_json::to_string(&report).context("cannot write JSON")?);
     } else {
-        show!("{}", report.render_text());
+        print_line!("{}", report.render_text());
     }
     if report.was_stopped() {
         return Ok(ExitCode::from(130));
     }
     if let Some(failure) = report.failure() {
-        tell!("toll: {failure}");
+        eprint_line!("toll: {failure}");
         return Ok(if may_be_slower && report.was_all_sent() {
             ExitCode::SUCCESS
         } else {
@@ -112,12 +112,12 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn asked(arguments: Replay) -> ReplayOptions {
+fn build_request(arguments: Replay) -> ReplayOptions {
     let rate = match arguments {
         Replay { topspeed: true, .. } => Rate::TopSpeed,
-        Replay { mbps: Some(mbps), .. } => Rate::BitsPerSecond(whole(mbps * 1e6)),
-        Replay { pps: Some(pps), .. } => Rate::MilliPacketsPerSecond(whole(pps * 1e3)),
-        Replay { multiplier, .. } => Rate::MicroMultiples(whole(multiplier.unwrap_or(1.0) * 1e6)),
+        Replay { mbps: Some(mbps), .. } => Rate::BitsPerSecond(at_least_one(mbps * 1e6)),
+        Replay { pps: Some(pps), .. } => Rate::MilliPacketsPerSecond(at_least_one(pps * 1e3)),
+        Replay { multiplier, .. } => Rate::MicroMultiples(at_least_one(multiplier.unwrap_or(1.0) * 1e6)),
     };
     ReplayOptions {
         files: arguments.files,
@@ -135,6 +135,6 @@ fn asked(arguments: Replay) -> ReplayOptions {
 }
 
 /// At least one of what the rate is counted in.
-fn whole(rate: f64) -> u64 {
+fn at_least_one(rate: f64) -> u64 {
     (rate.round() as u64).max(1)
 }

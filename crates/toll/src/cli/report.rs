@@ -1,16 +1,16 @@
 //! Command `toll report`: prints results of runs as text, JSON, Markdown or HTML.
 
-use super::console::tell;
+use super::console::eprint_line;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_analysis::{Made, Together};
+use toll_analysis::{AnalysedRun, CombinedRuns};
 use toll_record::{Plan, RunDir, RunResult};
 use toll_report::bound::Bound;
-use toll_report::text::{self, Ink};
-use toll_report::{html, json, markdown, names, overlay};
+use toll_report::text::{self, ColourMode};
+use toll_report::{combined, html, json, markdown, names};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -50,14 +50,14 @@ pub fn run(args: &Report) -> Result<ExitCode> {
     let dirs: Vec<RunDir> =
         args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
     let results: Vec<RunResult> =
-        dirs.iter().map(toll_analysis::run).collect::<Result<_, _>>().context("cannot report")?;
+        dirs.iter().map(toll_analysis::analyse_run_dir).collect::<Result<_, _>>().context("cannot report")?;
     let content = render(&dirs, &results, args.format, args.output.is_none())?;
     match &args.output {
         Some(path) => std::fs::write(path, content)
             .with_context(|| format!("cannot write the report to {}", path.display()))?,
-        None => print(&content)?,
+        None => print_report(&content)?,
     }
-    judge(&args.fail_if, &results)
+    judge_bounds(&args.fail_if, &results)
 }
 
 /// The report in one of its forms.
@@ -69,16 +69,16 @@ pub fn render(
 ) -> Result<String> {
     let plans: Vec<Plan> =
         dirs.iter().map(RunDir::plan).collect::<Result<_, _>>().context("cannot report")?;
-    let together = together(dirs, &plans, results);
+    let together = combine_results(dirs, &plans, results);
     Ok(match format {
         Format::Text => {
-            let ink = ink(to_standard_output);
+            let ink = choose_colour_mode(to_standard_output);
             let runs = results.iter().map(|run| text::text(run, ink));
-            runs.chain(together.as_ref().map(overlay::text)).collect::<Vec<_>>().join("\n")
+            runs.chain(together.as_ref().map(combined::text)).collect::<Vec<_>>().join("\n")
         }
         Format::Md => {
             let runs = results.iter().map(markdown::markdown);
-            runs.chain(together.as_ref().map(overlay::markdown)).collect::<Vec<_>>().join("\n")
+            runs.chain(together.as_ref().map(combined::markdown)).collect::<Vec<_>>().join("\n")
         }
         Format::Json => json::json(results, together.as_ref())?,
         Format::Html => html::html(dirs, results)?,
@@ -86,18 +86,19 @@ pub fn render(
 }
 
 /// Results of several runs together, in addition to each run's own.
-fn together(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Option<Together> {
-    let made: Vec<Made> = plans.iter().zip(results).map(|(plan, result)| Made { plan, result }).collect();
-    toll_analysis::together(&made, &names::apart(dirs, &made))
+fn combine_results(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Option<CombinedRuns> {
+    let made: Vec<AnalysedRun> =
+        plans.iter().zip(results).map(|(plan, result)| AnalysedRun { plan, result }).collect();
+    toll_analysis::combine_runs(&made, &names::distinguish_runs(dirs, &made))
 }
 
 /// Prints the result of each bound to standard error. Exit code 3 if one failed.
-pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
+pub fn judge_bounds(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for run in runs {
         for bound in bounds {
             let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
-            tell!("{}", judgement.text);
+            eprint_line!("{}", judgement.text);
             if judgement.broken {
                 code = ExitCode::from(3);
             }
@@ -107,14 +108,18 @@ pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
 }
 
 /// Colours if standard output is a terminal, unless disabled (<https://no-color.org>).
-fn ink(to_standard_output: bool) -> Ink {
+fn choose_colour_mode(to_standard_output: bool) -> ColourMode {
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
-    if to_standard_output && wanted && std::io::stdout().is_terminal() { Ink::Ansi } else { Ink::Plain }
+    if to_standard_output && wanted && std::io::stdout().is_terminal() {
+        ColourMode::Ansi
+    } else {
+        ColourMode::Plain
+    }
 }
 
 /// Ignores a reader that closes the pipe early (`| head`).
-pub fn print(content: &str) -> Result<()> {
+pub fn print_report(content: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(content.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

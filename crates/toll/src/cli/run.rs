@@ -1,6 +1,6 @@
 //! Command `toll run`: measures the overhead of a scenario's arms.
 
-use super::console::tell;
+use super::console::eprint_line;
 use super::interrupt;
 use super::progress;
 use super::report::Format;
@@ -12,11 +12,11 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_execution::conduct::Ending;
-use toll_execution::run::{self, Asked, What};
-use toll_execution::stage::ServerChoice;
-use toll_model::plan::{Settled, Wishes};
-use toll_model::scenario::{MOST_ROUNDS, Subject, sweep_percents};
+use toll_execution::run::{self, RunRequest, RunSource};
+use toll_execution::testbed::ServerChoice;
+use toll_execution::trial_loop::RunEnd;
+use toll_model::plan::{ResolvedScenario, RunOverrides};
+use toll_model::scenario::{MAX_ROUNDS, Subject, sweep_percents};
 use toll_record::{Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
@@ -55,7 +55,7 @@ pub struct Run {
     #[arg(long, value_name = "3h")]
     spread: Option<Seconds>,
     /// Rounds, as many as you say; an interval at 95% needs at least 6
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     rounds: Option<u32>,
     /// Length of a window, as you say
     #[arg(long, value_name = "5s")]
@@ -125,9 +125,9 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
-    let (Some(name), None) = (&arguments.scenario, &arguments.plan) else { return repeat(arguments) };
+    let (Some(name), None) = (&arguments.scenario, &arguments.plan) else { return repeat_plan(arguments) };
     let (scenario, text) = scenario_file::load(name)?;
-    let wishes = Wishes {
+    let overrides = RunOverrides {
         profile: arguments.profile,
         driver: arguments.driver,
         arms: arguments.arms,
@@ -150,18 +150,18 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         seed: arguments.seed,
         early_stop: arguments.early_stop,
     };
-    let settled = Settled::new(scenario.clone(), &wishes)?;
+    let resolved = ResolvedScenario::new(scenario.clone(), &overrides)?;
     for bound in &arguments.fail_if {
         bound
-            .check(&settled.scenario.definitions(), &settled.arms, &settled.scenario.baseline)
+            .check(&resolved.scenario.definitions(), &resolved.arms, &resolved.scenario.baseline)
             .with_context(|| format!("--fail-if '{bound}'"))?;
     }
     let server = match scenario.subject {
         Subject::Server => arguments.server.resolve()?,
         Subject::Host => arguments.server.resolve_none()?,
     };
-    let asked = Asked {
-        what: What::Scenario(Box::new(scenario), Box::new(wishes)),
+    let asked = RunRequest {
+        source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
         text,
         server,
         out: arguments.out,
@@ -169,15 +169,15 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
-    finish(
-        run::run(asked, &progress::Run::on_stderr(), &interrupt::listen()?)?,
+    finish_run(
+        run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,
         arguments.format,
         &arguments.fail_if,
     )
 }
 
 /// Repeats a plan. A scenario file beside it is copied too.
-fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
+fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
     let path = arguments.plan.context("give a scenario, or a plan with --plan")?;
     let path = if path.is_dir() { path.join("plan.json") } else { path };
     let plan = toll_record::read_plan(&path)?;
@@ -203,8 +203,8 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
         }
     };
     let text = std::fs::read_to_string(path.with_file_name("scenario.toml")).unwrap_or_default();
-    let asked = Asked {
-        what: What::Plan(Box::new(plan)),
+    let asked = RunRequest {
+        source: RunSource::Plan(Box::new(plan)),
         text,
         server,
         out: arguments.out,
@@ -212,8 +212,8 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
-    finish(
-        run::run(asked, &progress::Run::on_stderr(), &interrupt::listen()?)?,
+    finish_run(
+        run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,
         arguments.format,
         &arguments.fail_if,
     )
@@ -238,39 +238,44 @@ fn write_page(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<
 }
 
 /// Prints the report, writes the page, and prints the paths of both. The exit code depends on the bounds.
-pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) -> anyhow::Result<ExitCode> {
+pub(super) fn finish_run(
+    finished: run::FinishedRun,
+    format: Format,
+    bounds: &[Bound],
+) -> anyhow::Result<ExitCode> {
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
-    super::report::print(&super::report::render(&dirs, &results, format, true)?)?;
+    super::report::print_report(&super::report::render(&dirs, &results, format, true)?)?;
     let shown = finished.dir.display();
-    let unwritten = finished.unwritten.or_else(|| write_page(&dirs[0], &results[0], finished.readers).err());
+    let unwritten =
+        finished.write_error.or_else(|| write_page(&dirs[0], &results[0], finished.reader_mode).err());
     if let Some(error) = unwritten {
-        tell!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
+        eprint_line!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
         return Ok(ExitCode::FAILURE);
     }
-    tell!("toll: the run is in {shown}; {shown}/report.html shows it");
+    eprint_line!("toll: the run is in {shown}; {shown}/report.html shows it");
     match finished.ending {
-        Ending::Done | Ending::Early => {}
-        Ending::Interrupted => {
-            super::report::judge(bounds, &results)?;
-            tell!("toll: interrupted; the report holds what was measured until then");
+        RunEnd::Completed | RunEnd::EarlyStop => {}
+        RunEnd::Interrupted => {
+            super::report::judge_bounds(bounds, &results)?;
+            eprint_line!("toll: interrupted; the report holds what was measured until then");
             return Ok(ExitCode::from(130));
         }
-        Ending::Cut(why) => {
-            tell!("toll: the run ended early: {why}; the report holds what was measured until then");
+        RunEnd::Aborted(why) => {
+            eprint_line!("toll: the run ended early: {why}; the report holds what was measured until then");
             return Ok(ExitCode::FAILURE);
         }
     }
-    if let Some(why) = unmeasured(&results[0]) {
-        tell!("toll: no treatment was measured: {why}");
+    if let Some(why) = unmeasured_reason(&results[0]) {
+        eprint_line!("toll: no treatment was measured: {why}");
         return Ok(ExitCode::FAILURE);
     }
-    super::report::judge(bounds, &results)
+    super::report::judge_bounds(bounds, &results)
 }
 
 /// The reason why a run without a single treatment window failed. `None` if there is one, or no treatment is
 /// planned.
-fn unmeasured(run: &RunResult) -> Option<String> {
+fn unmeasured_reason(run: &RunResult) -> Option<String> {
     let asked: Vec<_> = run.arms.iter().filter(|arm| arm.role == Role::Treatment).collect();
     if asked.is_empty() || asked.iter().any(|arm| arm.windows > 0) {
         return None;

@@ -1,12 +1,12 @@
 //! Command `toll server`: a private server for experiments.
 
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use super::progress::LoadingBar;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_execution::stage::data;
+use toll_execution::testbed::data;
 use toll_record::DataSetup;
 use toll_server::background::BackgroundServer;
 use toll_server::{Sandbox, SandboxSpec};
@@ -55,21 +55,21 @@ pub struct Start {
 
 pub fn run(verb: Server) -> Result<ExitCode> {
     match verb {
-        Server::Start(arguments) => start(arguments),
-        Server::Status { json } => status(json),
-        Server::Stop => stop(),
+        Server::Start(arguments) => start_server(arguments),
+        Server::Status { json } => print_status(json),
+        Server::Stop => stop_server(),
     }
 }
 
-fn start(arguments: Start) -> Result<ExitCode> {
+fn start_server(arguments: Start) -> Result<ExitCode> {
     let wanted = DataSetup {
-        recipe: toll_model::data::DEFAULT.to_owned(),
+        recipe: toll_model::data::DEFAULT_RECIPE.to_owned(),
         seed: arguments.seed,
         tables: arguments.tables,
         rows: arguments.rows,
         ..DataSetup::default()
     };
-    let data_spec = data::spec(&wanted)?;
+    let data_spec = data::build_spec(&wanted)?;
     let spec = SandboxSpec {
         program: arguments.server_bin,
         port: arguments.port,
@@ -79,7 +79,7 @@ fn start(arguments: Start) -> Result<ExitCode> {
         settings: arguments.settings,
         ..SandboxSpec::default()
     };
-    let tell = |text: &str| tell!("toll: {text}");
+    let tell = |text: &str| eprint_line!("toll: {text}");
     let (server, warnings) = BackgroundServer::start(&spec, |spec, journal| {
         if wanted.rows == 0 {
             return Sandbox::start(spec, journal);
@@ -89,43 +89,43 @@ fn start(arguments: Start) -> Result<ExitCode> {
         })
     })?;
     for warning in warnings {
-        tell!("toll: warning: {warning}");
+        eprint_line!("toll: warning: {warning}");
     }
-    show(&server);
+    print_server(&server);
     Ok(ExitCode::SUCCESS)
 }
 
-fn status(json: bool) -> Result<ExitCode> {
+fn print_status(json: bool) -> Result<ExitCode> {
     let running = BackgroundServer::find_running()?;
     if json {
-        show!("{}", serde_json::to_string_pretty(&running)?);
+        print_line!("{}", serde_json::to_string_pretty(&running)?);
     } else {
         match &running {
-            Some(server) => show(server),
-            None => show!("no sandbox server is running (toll server start)"),
+            Some(server) => print_server(server),
+            None => print_line!("no sandbox server is running (toll server start)"),
         }
     }
     Ok(if running.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn stop() -> Result<ExitCode> {
+fn stop_server() -> Result<ExitCode> {
     match BackgroundServer::find_running()? {
         Some(server) => {
             let pid = server.process.pid;
-            show!("sandbox server (pid {pid}): {}, its data removed", server.stop()?);
+            print_line!("sandbox server (pid {pid}): {}, its data removed", server.stop()?);
         }
-        None => show!("no sandbox server is running"),
+        None => print_line!("no sandbox server is running"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(server: &BackgroundServer) {
+fn print_server(server: &BackgroundServer) {
     let client = if server.flavour == "mariadb" { "mariadb" } else { "mysql" };
-    show!("{} {}, pid {}", server.flavour, server.version, server.process.pid);
-    show!("  tcp       127.0.0.1:{}", server.port);
-    show!("  socket    {}", server.socket.display());
-    show!("  data      {}", server.datadir.display());
-    show!("  connect   {client} --defaults-extra-file={}", server.defaults_file.display());
-    show!("  measure   toll run tcpdump-impact --server {}", server.defaults_file.display());
-    show!("  end       toll server stop");
+    print_line!("{} {}, pid {}", server.flavour, server.version, server.process.pid);
+    print_line!("  tcp       127.0.0.1:{}", server.port);
+    print_line!("  socket    {}", server.socket.display());
+    print_line!("  data      {}", server.datadir.display());
+    print_line!("  connect   {client} --defaults-extra-file={}", server.defaults_file.display());
+    print_line!("  measure   toll run tcpdump-impact --server {}", server.defaults_file.display());
+    print_line!("  end       toll server stop");
 }

@@ -4,7 +4,7 @@ use super::login::Login;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
-use toll_execution::stage::ServerChoice;
+use toll_execution::testbed::ServerChoice;
 use toll_server::AllowedChanges;
 
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ impl ServerArgs {
         if self.server_bin.is_some() {
             bail!("--server-bin goes with --server sandbox: a server that is there already has its own");
         }
-        let Login { mut target, defaults_file } = Login::named(server).context("in --server")?;
+        let Login { mut target, defaults_file } = Login::parse(server).context("in --server")?;
         let may_make_schema = self.allow_schema.is_some();
         let named = target.db.take();
         let schema = self.allow_schema.or(self.schema).or(named);

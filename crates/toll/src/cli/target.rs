@@ -1,6 +1,6 @@
 //! Connection options of `toll load` and `toll throttle`: server, login, TLS, compression.
 
-use super::login::{Login, with_password};
+use super::login::{Login, with_env_password};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ enum Algorithm {
 
 impl TargetArgs {
     pub fn resolve(&self) -> Result<Target> {
-        let mut target = self.base()?;
+        let mut target = self.base_target()?;
         if self.host.is_some() || self.port.is_some() {
             let (host, port) = match &target.address {
                 Address::Tcp { host, port } => (host.clone(), *port),
@@ -78,17 +78,17 @@ impl TargetArgs {
                 rpassword::prompt_password("Password: ").context("cannot ask for a password: no terminal")?;
             return Ok(Target { password: Secret::new(asked), ..target });
         }
-        Ok(with_password(target))
+        Ok(with_env_password(target))
     }
 
-    fn base(&self) -> Result<Target> {
+    fn base_target(&self) -> Result<Target> {
         if let Some(dsn) = &self.dsn {
-            return Ok(Login::of_dsn(dsn)
+            return Ok(Login::from_dsn(dsn)
                 .context("in --dsn (or give the whole address in TOLL_DSN)")?
                 .target);
         }
         if let Some(file) = &self.defaults_file {
-            return Ok(Login::of_file(file).context("in --defaults-file")?.target);
+            return Ok(Login::from_file(file).context("in --defaults-file")?.target);
         }
         match std::env::var("TOLL_DSN") {
             Ok(dsn) if self.socket.is_none() && self.host.is_none() && self.port.is_none() => {

@@ -1,9 +1,9 @@
 //! Command `toll throttle -- COMMAND`: a dump with a limit on its latency overhead.
 
-use super::console::{show, tell};
+use super::console::{eprint_line, print_line};
 use super::interrupt;
 use super::named::named;
-use super::progress::Dump;
+use super::progress::DumpProgress;
 use super::target::TargetArgs;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -34,7 +34,7 @@ pub struct Throttle {
     #[arg(long)]
     db: Option<String>,
     #[command(flatten)]
-    steering: Steering,
+    steering: LimiterArgs,
     /// What it cost, as one JSON line on standard error
     #[arg(long)]
     json: bool,
@@ -52,7 +52,7 @@ pub struct Throttle {
 /// How a promise is kept, for every verb that makes one.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How the promise is kept")]
-pub struct Steering {
+pub struct LimiterArgs {
     /// The canary's query [default: a row by primary key, anywhere in the largest tables]
     #[arg(long, value_name = "SQL")]
     canary: Option<String>,
@@ -89,9 +89,9 @@ pub struct Steering {
     log: Option<PathBuf>,
 }
 
-impl Steering {
+impl LimiterArgs {
     /// Resolves the options with the probed server and the latency limit.
-    pub fn asked(self, target: Target, max_toll: f64, cancel: &CancelToken) -> ThrottleOptions {
+    pub fn build_request(self, target: Target, max_toll: f64, cancel: &CancelToken) -> ThrottleOptions {
         ThrottleOptions {
             target,
             max_p99_overhead: max_toll,
@@ -107,12 +107,12 @@ impl Steering {
             limit_action: self.past_limit,
             log: self.log,
             cancel: cancel.clone(),
-            progress: Arc::new(Dump::default()),
+            progress: Arc::new(DumpProgress::default()),
         }
     }
 
     /// True if options of a latency limit are set although there is none.
-    pub fn is_said(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         let Self {
             canary,
             canary_rate,
@@ -133,25 +133,25 @@ impl Steering {
 
 pub fn run(arguments: Throttle) -> Result<ExitCode> {
     if let Some([socket, order]) = arguments.ask.as_deref() {
-        show!("{}", control_socket::send_command(socket.as_ref(), order)?);
+        print_line!("{}", control_socket::send_command(socket.as_ref(), order)?);
         return Ok(ExitCode::SUCCESS);
     }
     let mut target = arguments.target.resolve()?;
     target.db = arguments.db.or(target.db);
-    let cancel = interrupt::listen()?;
-    let asked = arguments.steering.asked(target, arguments.max_p99_toll, &cancel);
+    let cancel = interrupt::new_signal_token()?;
+    let asked = arguments.steering.build_request(target, arguments.max_p99_toll, &cancel);
     let ended = match command::run_command(asked, &arguments.command, &arguments.env, std::io::stdout()) {
         Ok(ended) => ended,
         Err(error) if cancel.is_cancelled() => {
-            tell!("toll: {error:#}");
+            eprint_line!("toll: {error:#}");
             return Ok(ExitCode::from(130));
         }
         Err(error) => return Err(error),
     };
     if arguments.json {
-        tell!("{}", serde_json::to_string(&ended.summary).context("cannot write JSON")?);
+        eprint_line!("{}", serde_json::to_string(&ended.summary).context("cannot write JSON")?);
     } else {
-        tell!("{}", ended.summary.render_text());
+        eprint_line!("{}", ended.summary.render_text());
     }
     Ok(ExitCode::from(ended.exit_code))
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use toll_testkit::lab::{Lab, arm, result_of, said};
+use toll_testkit::lab::{Lab, arm, output_text, read_result};
 
 fn lines(run: &str, file: &str) -> Vec<Value> {
     let bytes = std::fs::read(Path::new(run).join(file)).unwrap();
@@ -34,9 +34,9 @@ fn run(lab: &Lab, arguments: &[&str]) -> (Value, String) {
     let out = lab.path("run");
     let _ = std::fs::remove_dir_all(&out);
     let run = lab.toll(&[&["run"], arguments, &["--out", &out]].concat());
-    assert!(run.status.success(), "{}", said(&run));
+    assert!(run.status.success(), "{}", output_text(&run));
     lab.assert_nothing_left();
-    (result_of(&out), out)
+    (read_result(&out), out)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_site_is_the_same_wherever_it_is_loaded_and_holds_the_rows_of_its_scale() {
         let scenario = lab.write("sums.toml", &text);
         let (cache, out) = (lab.path(cache), lab.path(&format!("run-{cache}-{seed}")));
         let run = lab.toll_with(&[("XDG_CACHE_HOME", &cache)], &["run", &scenario, "--out", &out]);
-        assert!(run.status.success(), "{}", said(&run));
+        assert!(run.status.success(), "{}", output_text(&run));
         // The rehearsal before the first trial has asked too.
         let text = std::fs::read_to_string(into).unwrap();
         let all: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -87,7 +87,7 @@ fn a_site_is_the_same_wherever_it_is_loaded_and_holds_the_rows_of_its_scale() {
 #[test]
 fn a_site_that_was_there_is_used_if_it_is_large_enough() {
     let lab = toll_testkit::lab!();
-    let server = lab.server();
+    let server = lab.start_server();
     let dump = "command = \"mariadb-dump {login} {schema} posts\"";
     let scenario = lab.write("site.toml", &on_site(0.001, 1, "", &[("dump", dump)]));
     let of = |more: &[&str]| {
@@ -96,15 +96,15 @@ fn a_site_that_was_there_is_used_if_it_is_large_enough() {
         lab.toll(&[&["run", scenario.as_str(), "--server", &dsn, "--out", &out], more].concat())
     };
     let made = of(&["--allow-schema", "shop"]);
-    assert!(made.status.success(), "{}", said(&made));
+    assert!(made.status.success(), "{}", output_text(&made));
     assert!(!server.schemas().contains("shop"), "what toll makes it drops");
     server.run("CREATE DATABASE small");
     let refused = of(&["--schema", "small"]);
     assert!(!refused.status.success());
     assert!(
-        said(&refused).contains("the schema small has no table languages of 1 row"),
+        output_text(&refused).contains("the schema small has no table languages of 1 row"),
         "{}",
-        said(&refused)
+        output_text(&refused)
     );
 }
 
@@ -133,7 +133,11 @@ fn scale_is_told_from_the_command_line_to_the_profile_to_the_data() {
         ),
     ] {
         let refused = lab.toll(&[asked, vec!["--out", &lab.path("none")]].concat());
-        assert!(!refused.status.success() && said(&refused).contains(expected), "{}", said(&refused));
+        assert!(
+            !refused.status.success() && output_text(&refused).contains(expected),
+            "{}",
+            output_text(&refused)
+        );
     }
     assert!(Path::new(&out).exists() && !Path::new(&lab.path("none")).exists());
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Output;
-use toll_testkit::lab::{Lab, arm, result_of, scenario};
+use toll_testkit::lab::{Lab, arm, read_result, scenario};
 
 const SMALL: [&str; 8] = ["--rounds", "1", "--settle", "100ms", "--rows", "500", "--rate", "300"];
 
@@ -11,7 +11,7 @@ fn cost(lab: &Lab, options: &[&str], command: &[&str]) -> Output {
     lab.toll(&[&["cost"], &SMALL[..], window, options, &["--"], command].concat())
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], b"\n", &output.stderr[..]].concat()).into_owned()
 }
 
@@ -26,10 +26,10 @@ fn system_a_command_that_ends_by_itself_closes_its_window_or_is_run_again() {
         // Long enough that a busy host ends it within that time, and that some of the load falls in its window.
         let options = [options, &["--window", "4s", "--out", &out]].concat();
         let run = cost(&lab, &options, &["sh", "-c", "cat {datadir}/ibdata1 >/dev/null; sleep 0.3"]);
-        assert!(run.status.success(), "{}", said(&run));
-        let result = result_of(&out);
+        assert!(run.status.success(), "{}", output_text(&run));
+        let result = read_result(&out);
         let arm = arm(&result, "command");
-        assert_eq!(arm["windows"], 1, "{}", said(&run));
+        assert_eq!(arm["windows"], 1, "{}", output_text(&run));
         assert!(arm["executed"].as_u64().unwrap() > 0, "no load ran beside it");
         let notes = arm["notes"].to_string();
         assert!(notes.contains(expected), "{notes}");
@@ -47,9 +47,9 @@ fn a_command_that_lasts_is_priced_throughout_its_window() {
     let lab = toll_testkit::lab!();
     let out = lab.path("run");
     let run = cost(&lab, &["--out", &out], &["sleep", "{duration_s}"]);
-    assert!(run.status.success(), "{}", said(&run));
-    assert_eq!(arm(&result_of(&out), "command")["windows"], 1);
-    assert!(said(&run).contains("runs throughout its windows"), "{}", said(&run));
+    assert!(run.status.success(), "{}", output_text(&run));
+    assert_eq!(arm(&read_result(&out), "command")["windows"], 1);
+    assert!(output_text(&run).contains("runs throughout its windows"), "{}", output_text(&run));
     lab.assert_nothing_left();
 }
 
@@ -57,7 +57,7 @@ fn a_command_that_lasts_is_priced_throughout_its_window() {
 fn a_command_that_cannot_be_started_is_an_error_and_leaves_no_run() {
     let lab = toll_testkit::lab!();
     let plain = lab.write("plain", "");
-    refused(
+    assert_refused(
         &lab,
         &[
             (&["/no/such/program"], "there is no /no/such/program"),
@@ -71,7 +71,7 @@ fn a_command_that_cannot_be_started_is_an_error_and_leaves_no_run() {
 // That it fails has to be seen within the seconds for which a command is tried.
 #[test]
 fn system_a_command_that_fails_is_an_error_and_leaves_no_run() {
-    refused(
+    assert_refused(
         &toll_testkit::lab!(),
         &[
             (&["false"], "false failed (exit status: 1)"),
@@ -81,11 +81,11 @@ fn system_a_command_that_fails_is_an_error_and_leaves_no_run() {
 }
 
 /// Each of these commands is an error that says what is expected.
-fn refused(lab: &Lab, commands: &[(&[&str], &str)]) {
+fn assert_refused(lab: &Lab, commands: &[(&[&str], &str)]) {
     for (command, expected) in commands {
         let run = cost(lab, &[], command);
-        assert_eq!(run.status.code(), Some(1), "{command:?}: {}", said(&run));
-        assert!(said(&run).contains(expected), "{command:?}: {}", said(&run));
+        assert_eq!(run.status.code(), Some(1), "{command:?}: {}", output_text(&run));
+        assert!(output_text(&run).contains(expected), "{command:?}: {}", output_text(&run));
         assert!(lab.runs().is_empty(), "{command:?} left {:?}", lab.runs());
     }
     lab.assert_nothing_left();
@@ -102,8 +102,8 @@ fn wrong_arguments_are_told_before_anything_is_started() {
         (lab.toll(&["cost", "--rounds", "0", "--", "true"]), 2, "1..=10000"),
         (lab.toll(&["cost", "--env", "NO_SUCH_VARIABLE", "--", "true"]), 1, "NO_SUCH_VARIABLE is not set"),
     ] {
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
-        assert!(said(&output).contains(expected), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", output_text(&output));
+        assert!(output_text(&output).contains(expected), "{}", output_text(&output));
         assert!(lab.runs().is_empty());
     }
 }
@@ -144,11 +144,11 @@ artefact = "general-log"
     for out in ["sp/my \"odd' run", "sp/my run"] {
         let out = lab.path(out);
         let run = lab.toll(&["run", &mine, "--keep-artefacts", "--out", &out]);
-        assert!(run.status.success(), "{}", said(&run));
+        assert!(run.status.success(), "{}", output_text(&run));
         assert_eq!(std::fs::read_to_string(&neighbour).unwrap(), "precious");
-        let result = result_of(&out);
+        let result = read_result(&out);
         for arm in result["arms"].as_array().unwrap() {
-            assert_eq!(arm["windows"], 1, "{}", said(&run));
+            assert_eq!(arm["windows"], 1, "{}", output_text(&run));
         }
         let mut sizes = 0;
         for entry in std::fs::read_dir(Path::new(&out).join("artefacts")).unwrap().flatten() {
@@ -173,22 +173,26 @@ fn a_password_in_a_command_is_in_no_file_and_on_no_stream() {
     {
         let out = lab.path(&format!("run{at}"));
         let run = cost(&lab, &["--out", &out], command);
-        assert!(run.status.success(), "{}", said(&run));
-        assert!(!said(&run).contains("HUNTER2") && said(&run).contains("***"), "{}", said(&run));
+        assert!(run.status.success(), "{}", output_text(&run));
+        assert!(
+            !output_text(&run).contains("HUNTER2") && output_text(&run).contains("***"),
+            "{}",
+            output_text(&run)
+        );
         assert_eq!(files_with(Path::new(&out), "HUNTER2"), [""; 0]);
         for format in ["text", "json", "md", "html"] {
             let report = lab.toll(&["report", &out, "--format", format]);
             assert!(
-                report.status.success() && !said(&report).contains("HUNTER2"),
+                report.status.success() && !output_text(&report).contains("HUNTER2"),
                 "{format}: {}",
-                said(&report)
+                output_text(&report)
             );
         }
     }
     // An error quotes the tool, or the command.
     for command in [&["sh", "-xc", "mysql_x -pHUNTER2"][..], &["MYSQL_PWD=HUNTER2", "mysqldump"]] {
         let run = cost(&lab, &[], command);
-        assert!(!run.status.success() && !said(&run).contains("HUNTER2"), "{}", said(&run));
+        assert!(!run.status.success() && !output_text(&run).contains("HUNTER2"), "{}", output_text(&run));
     }
     lab.assert_nothing_left();
 }
@@ -212,11 +216,11 @@ fn a_command_is_given_the_variables_that_are_named_and_no_others() {
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let command = ["sh", "-c", "test -n \"$CARGO_MANIFEST_DIR\" && exec sleep 100"];
     let without = cost(&lab, &[], &command);
-    assert_eq!(without.status.code(), Some(1), "{}", said(&without));
+    assert_eq!(without.status.code(), Some(1), "{}", output_text(&without));
     let out = lab.path("run");
     let with = cost(&lab, &["--env", "CARGO_MANIFEST_DIR", "--out", &out], &command);
-    assert!(with.status.success(), "{}", said(&with));
-    assert_eq!(arm(&result_of(&out), "command")["windows"], 1);
+    assert!(with.status.success(), "{}", output_text(&with));
+    assert_eq!(arm(&read_result(&out), "command")["windows"], 1);
 }
 
 #[test]
@@ -224,12 +228,12 @@ fn the_line_that_repeats_a_run_can_be_pasted() {
     let lab = toll_testkit::lab!();
     let out = lab.path("run");
     let run = cost(&lab, &["--out", &out, "--seed", "7", "--gap", "10ms"], &["sleep", "{duration_s}"]);
-    assert!(run.status.success(), "{}", said(&run));
-    let command: Vec<String> = serde_json::from_value(result_of(&out)["command"].clone()).unwrap();
+    assert!(run.status.success(), "{}", output_text(&run));
+    let command: Vec<String> = serde_json::from_value(read_result(&out)["command"].clone()).unwrap();
     let words: Vec<&str> = command[1..].iter().map(String::as_str).collect();
     assert!(!words.contains(&"--out") && words.join(" ").contains("--seed 7 --"), "{words:?}");
     let again = lab.toll(&words);
-    assert!(again.status.success(), "{}", said(&again));
+    assert!(again.status.success(), "{}", output_text(&again));
     assert_eq!(lab.runs().len(), 1);
 }
 
@@ -241,14 +245,14 @@ fn an_example_of_the_documents_runs() {
     let sizes =
         ["--rounds", "1", "--window", "600ms", "--settle", "100ms", "--rows", "500", "--table-rows", "500"];
     let run = lab.toll(&[&["run", example.to_str().unwrap(), "--out", &out], &sizes[..]].concat());
-    assert!(run.status.success(), "{}", said(&run));
-    for arm in result_of(&out)["arms"].as_array().unwrap() {
+    assert!(run.status.success(), "{}", output_text(&run));
+    for arm in read_result(&out)["arms"].as_array().unwrap() {
         if let Some(why) = arm["unavailable"].as_str() {
             assert!(why.contains("not installed"), "{why}");
             toll_testkit::skip!("{}: {why}", arm["name"]);
             continue;
         }
-        assert_eq!(arm["windows"], 1, "{}", said(&run));
+        assert_eq!(arm["windows"], 1, "{}", output_text(&run));
     }
     lab.assert_nothing_left();
 }

@@ -9,13 +9,13 @@ use toll_server::{ExternalServer, Sandbox};
 use toll_sys::process::ProcessId;
 
 /// An independent server, as far as the run under test can detect.
-struct Theirs {
+struct ExternalSandbox {
     dir: TempDir,
     journal: Journal,
     sandbox: Option<Sandbox>,
 }
 
-impl Theirs {
+impl ExternalSandbox {
     fn start(name: &str) -> Option<Self> {
         if let Err(reason) = toll_server::ServerProgram::find(None) {
             toll_testkit::skip!("{reason:#}");
@@ -54,13 +54,13 @@ impl Theirs {
         found.into_iter().map(|cleaned| cleaned.state).collect()
     }
 
-    fn ask(&self, sql: &str) -> String {
+    fn query(&self, sql: &str) -> String {
         let mut connection = Connection::connect(&self.sandbox().target()).expect("connected");
         connection.query(sql).expect(sql).scalar().unwrap_or_default().to_owned()
     }
 }
 
-impl Drop for Theirs {
+impl Drop for ExternalSandbox {
     fn drop(&mut self) {
         if let Some(sandbox) = self.sandbox.take() {
             sandbox.stop(&self.journal).expect("stopped");
@@ -76,7 +76,7 @@ fn kill(journal: Journal) {
     journal.transfer_to(owner).expect("handed over");
 }
 
-fn change_settings(theirs: &Theirs, journal: &Journal) {
+fn change_settings(theirs: &ExternalSandbox, journal: &Journal) {
     journal
         .record(Undo::Settings {
             server: theirs.external().server().clone(),
@@ -87,13 +87,13 @@ fn change_settings(theirs: &Theirs, journal: &Journal) {
             what: "settings of arm A".into(),
         })
         .expect("recorded");
-    theirs.ask("SET GLOBAL long_query_time = 0");
-    theirs.ask("SET GLOBAL slow_query_log = 'ON'");
+    theirs.query("SET GLOBAL long_query_time = 0");
+    theirs.query("SET GLOBAL slow_query_log = 'ON'");
 }
 
 #[test]
 fn variables_changed_by_a_killed_run_are_as_before_after_clean() {
-    let Some(theirs) = Theirs::start("variables") else { return };
+    let Some(theirs) = ExternalSandbox::start("variables") else { return };
     let before = theirs.variables();
     let journal = theirs.run("killed");
     change_settings(&theirs, &journal);
@@ -107,7 +107,7 @@ fn variables_changed_by_a_killed_run_are_as_before_after_clean() {
 
 #[test]
 fn the_journal_holds_no_password_and_without_one_clean_says_how_to_give_it() {
-    let Some(theirs) = Theirs::start("secret") else { return };
+    let Some(theirs) = ExternalSandbox::start("secret") else { return };
     let journal = theirs.run("secret");
     let target = theirs.sandbox().target();
     let statements = vec!["SET GLOBAL long_query_time = 10.000000".into()];
@@ -131,23 +131,23 @@ fn the_journal_holds_no_password_and_without_one_clean_says_how_to_give_it() {
 
 #[test]
 fn a_schema_that_toll_made_is_dropped_and_one_that_was_there_is_kept() {
-    let Some(theirs) = Theirs::start("schema") else { return };
+    let Some(theirs) = ExternalSandbox::start("schema") else { return };
     let journal = theirs.run("schema");
     let external = theirs.external();
-    theirs.ask("CREATE DATABASE was_there");
+    theirs.query("CREATE DATABASE was_there");
     assert!(external.has_schema("was_there").expect("asked"));
     assert!(!external.has_schema("toll_`load").expect("asked"));
     assert!(external.create_schema("was_there", &journal).is_err());
     external.create_schema("toll_`load", &journal).expect("made");
-    theirs.ask("CREATE TABLE `toll_``load`.t (a int)");
+    theirs.query("CREATE TABLE `toll_``load`.t (a int)");
     assert_eq!(journal.undo_all().failures, [""; 0]);
-    let left = theirs.ask("SELECT GROUP_CONCAT(schema_name) FROM information_schema.schemata WHERE schema_name LIKE 'toll%' OR schema_name = 'was_there'");
+    let left = theirs.query("SELECT GROUP_CONCAT(schema_name) FROM information_schema.schemata WHERE schema_name LIKE 'toll%' OR schema_name = 'was_there'");
     assert_eq!(left, "was_there");
 }
 
 #[test]
 fn a_server_that_restarted_meanwhile_is_put_back_without_complaint() {
-    let Some(theirs) = Theirs::start("plugin") else { return };
+    let Some(theirs) = ExternalSandbox::start("plugin") else { return };
     let journal = theirs.run("restarted");
     let server = theirs.external().server().clone();
     let statements =
@@ -158,7 +158,7 @@ fn a_server_that_restarted_meanwhile_is_put_back_without_complaint() {
 
 #[test]
 fn an_external_server_is_described_by_what_it_says() {
-    let Some(theirs) = Theirs::start("described") else { return };
+    let Some(theirs) = ExternalSandbox::start("described") else { return };
     let external = theirs.external();
     assert_eq!(external.flavour(), theirs.sandbox().flavour());
     assert_eq!(external.version(), theirs.sandbox().version());
@@ -169,7 +169,7 @@ fn an_external_server_is_described_by_what_it_says() {
 
 #[test]
 fn a_wrong_password_is_a_clear_error() {
-    let Some(theirs) = Theirs::start("wrong") else { return };
+    let Some(theirs) = ExternalSandbox::start("wrong") else { return };
     let target = Target { password: toll_mysql::Secret::new("wrong"), ..theirs.sandbox().target() };
     let error = format!("{:#}", ExternalServer::connect(&target, None).expect_err("refused"));
     assert!(error.contains("as toll") && error.contains("1045") && !error.contains("wrong"), "{error}");

@@ -12,14 +12,14 @@ use toll_mysql::{Address, Secret, Target};
 use toll_server::{Sandbox, ServerProgram};
 
 /// A sandbox with tables, and an account `u` with the password `geheim`.
-struct Bench {
+struct LoadFixture {
     // Dropped before the journal and the directory that it writes to.
     sandbox: Sandbox,
     _journal: Journal,
     dir: TempDir,
 }
 
-fn bench() -> Option<Bench> {
+fn load_fixture() -> Option<LoadFixture> {
     if let Err(reason) = ServerProgram::find(None) {
         toll_testkit::skip!("{reason:#}");
         return None;
@@ -29,13 +29,13 @@ fn bench() -> Option<Bench> {
     let run_id = format!("test-load-{}", name.expect("a name"));
     let journal = Journal::begin_in(&dir.path().join("journal"), &run_id).expect("a journal");
     let sandbox = crate::sandbox(&journal);
-    let bench = Bench { sandbox, _journal: journal, dir };
-    let made = bench.toll(&["prepare", "--rows", "1000", "--tables", "2"]);
+    let fixture = LoadFixture { sandbox, _journal: journal, dir };
+    let made = fixture.toll(&["prepare", "--rows", "1000", "--tables", "2"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
-    Some(bench)
+    Some(fixture)
 }
 
-impl Bench {
+impl LoadFixture {
     fn command(&self, arguments: &[&str]) -> Command {
         let target = self.sandbox.unix_target();
         let Address::Unix(socket) = &target.address else { panic!("{target:?}") };
@@ -82,7 +82,7 @@ fn final_line(output: &Output) -> Summary {
 
 #[test]
 fn a_signal_ends_a_run_with_whole_bins_and_a_final_line() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     for signal in ["TERM", "INT", "HUP", "QUIT"] {
         let mut child = bench.start(&[
             "read-only",
@@ -130,7 +130,7 @@ fn ended_by(child: &mut Child, signal: &str) -> ExitStatus {
 
 #[test]
 fn system_a_reader_that_does_not_read_does_not_hold_the_end() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let mut child = bench.start(&["point-select", "--bins", "1ms", "--time", "0"]);
     // A pipe holds 64 KiB: some 400 bins.
     std::thread::sleep(Duration::from_secs(2));
@@ -142,7 +142,7 @@ fn system_a_reader_that_does_not_read_does_not_hold_the_end() {
 
 #[test]
 fn output_that_cannot_be_written_is_an_error_and_a_histogram_log_is_not() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
     let run = ["point-select", "--rows", "1000", "--time", "2s", "--json"];
     let lost = bench.command(&run).stdout(full()).output().expect("toll runs");
@@ -157,7 +157,7 @@ fn output_that_cannot_be_written_is_an_error_and_a_histogram_log_is_not() {
 
 #[test]
 fn under_nohup_a_closed_terminal_ends_nothing() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let load = bench.command(&["point-select", "--bins", "50ms", "--time", "0"]);
     let mut nohup = Command::new("nohup");
     nohup.arg(load.get_program()).args(load.get_args());
@@ -175,7 +175,7 @@ fn under_nohup_a_closed_terminal_ends_nothing() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_run() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let mut child = bench.start(&["point-select", "--bins", "20ms", "--time", "0"]);
     let mut out = child.stdout.take().expect("its output");
     let mut first = [0; 10];
@@ -186,7 +186,7 @@ fn a_reader_that_goes_away_ends_the_run() {
 
 #[test]
 fn seconds_come_as_lines_for_people_and_as_json() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let hdr = bench.dir.path().join("hdr");
     let run = ["point-select", "--time", "2s", "--warmup", "1s", "--rate", "200", "--arrivals", "uniform"];
     let json = bench.toll(&[&run[..], &["--json", "--hdr", &hdr.display().to_string()]].concat());
@@ -209,7 +209,7 @@ fn seconds_come_as_lines_for_people_and_as_json() {
 
 #[test]
 fn each_json_line_says_what_it_covers_and_no_rate_rests_on_a_stub() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     for arguments in [["--time", "2s", "--warmup", "500ms"], ["--time", "2300ms", "--warmup", "1s"]] {
         let run = ["read-only", "--rows", "1000", "--threads", "4", "--json"];
         let output = bench.toll(&[&run[..], &arguments].concat());
@@ -240,7 +240,7 @@ fn each_json_line_says_what_it_covers_and_no_rate_rests_on_a_stub() {
 
 #[test]
 fn short_connections_are_counted_apart_and_have_a_thread_each() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let run =
         ["point-select", "--rows", "1000", "--threads", "3", "--reconnect", "1", "--time", "500ms", "--json"];
     let summary = final_line(&bench.toll(&run));
@@ -253,7 +253,7 @@ fn short_connections_are_counted_apart_and_have_a_thread_each() {
 
 #[test]
 fn a_mix_a_digest_and_recorded_events_are_replayed() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let mix = bench.file(
         "mix.toml",
         "[[event]]\nname = \"lookup\"\nweight = 3\n[[event.statement]]\nsql = \"SELECT c FROM sbtest1 WHERE id = ?\"\n\
@@ -298,7 +298,7 @@ fn a_mix_a_digest_and_recorded_events_are_replayed() {
 
 #[test]
 fn a_password_is_never_taken_from_the_command_line() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let dsn = |dsn: &str| {
         Command::new(env!("CARGO_BIN_EXE_toll"))
             .args(["load", "point-select", "--dsn", dsn])
@@ -350,7 +350,7 @@ fn write_defaults(dir: &Path, socket: &Path) -> PathBuf {
 
 #[test]
 fn missing_tables_and_wrong_words_end_in_advice() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = load_fixture() else { return };
     let missing = bench.toll(&["point-select", "--tables", "9"]);
     let said = text(&missing.stderr);
     assert_eq!(missing.status.code(), Some(1));

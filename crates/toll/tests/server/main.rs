@@ -11,10 +11,10 @@ mod cost;
 mod external;
 mod load;
 mod run;
-mod safe;
+mod safety;
 mod server;
 mod sets;
-mod stage;
+mod testbed;
 mod throttle;
 
 use std::path::Path;

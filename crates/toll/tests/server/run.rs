@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::Path;
 use toll_digest::Type;
 use toll_digest::count::{CountWindow, count_queries};
-use toll_testkit::lab::{self, arm, result_of, scenario};
+use toll_testkit::lab::{self, arm, read_result, scenario};
 
 /// The lines of a run's artefacts.
 fn artefacts_of(run: &str) -> Vec<Value> {
@@ -38,7 +38,7 @@ fn system_a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
         "json",
     ]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let result = result_of(&out);
+    let result = read_result(&out);
     assert_eq!(result["seed"], 7);
     assert_eq!(result["complete"], true, "{:#}", result["warnings"]);
     assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
@@ -116,8 +116,8 @@ set = { log_output = "FILE", general_log_file = "{artefact}", general_log = "1" 
     let scenario = scenario(1, arms).replace("rate = 300.0", "rate = 20.0");
     let scenario = lab.write("second.toml", &scenario);
     let run = lab.toll(&["run", &scenario, "--seed", "5", "--out", &out]);
-    assert!(run.status.success(), "{}", lab::said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", lab::output_text(&run));
+    let result = read_result(&out);
     assert_eq!(result["workload"]["prepared"], true);
     for name in ["tcpdump", "text", "general"] {
         let count = &arm(&result, name)["artefact"]["pt_query_digest"];
@@ -160,7 +160,7 @@ set = { no_such_variable = "1" }
     assert_eq!(run.status.code(), Some(1));
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(said.contains("no treatment was measured: ghost cannot run here (no-such-tool is not"), "{said}");
-    let result = result_of(&out);
+    let result = read_result(&out);
     let reason = |name: &str| arm(&result, name)["unavailable"].as_str().unwrap().to_owned();
     assert!(reason("ghost").contains("no-such-tool is not installed"));
     assert!(reason("odd").contains("no_such_variable"));
@@ -180,7 +180,7 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
     let asked = ["run", "socket-vs-tcp", "--profile", "quick", "--arms", arms, "--out", &out];
     let run = lab.toll(&[&asked[..], &options[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let result = result_of(&out);
+    let result = read_result(&out);
     for name in arms.split(',') {
         let arm = arm(&result, name);
         if let Some(reason) = arm["unavailable"].as_str() {
@@ -212,7 +212,7 @@ fn sysbench_drives_lasting_and_short_connections() {
     let options = ["--arms", arms, "--threads", "4", "--rounds", "1", "--window", "3s", "--rows", "500"];
     let run = lab.toll(&[&asked[..], &options[..], &["--table-rows", "500"]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let result = result_of(&out);
+    let result = read_result(&out);
     for name in arms.split(',') {
         assert_eq!(arm(&result, name)["windows"], 1, "{name}: {:#}", result["warnings"]);
     }
@@ -230,7 +230,7 @@ fn a_sweep_runs_each_arm_again_at_every_rate_and_draws_its_curve() {
     let options = ["--rounds", "1", "--window", "500ms", "--rows", "500", "--seed", "3"];
     let run = lab.toll(&[&asked[..], &options[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let result = result_of(&out);
+    let result = read_result(&out);
     assert_eq!(arm(&result, "tcp-50")["against"], "unix-50");
     let plan = std::fs::read_to_string(Path::new(&out).join("plan.json")).unwrap();
     let plan: Value = serde_json::from_str(&plan).unwrap();
@@ -272,7 +272,7 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
     lab.signal(&child, "INT");
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
-    let result = result_of(&out);
+    let result = read_result(&out);
     assert_eq!(result["complete"], false);
     assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
     lab.assert_nothing_left();
@@ -292,7 +292,7 @@ fn system_a_run_of_a_given_time_chooses_its_windows_by_a_pilot_and_ends_whole() 
     assert!(plan["pilot"]["noise"]["seen"].as_array().is_some_and(|seen| !seen.is_empty()), "{plan}");
     assert!(plan["pilot"]["took_s"].as_f64().is_some_and(|s| s > 0.0), "{plan}");
     assert!(plan["time_s"].as_f64().is_some_and(|s| s < 40.0), "{plan}");
-    let result = result_of(&out);
+    let result = read_result(&out);
     assert_eq!(result["complete"], true, "{said}");
     assert_eq!((&result["rounds_done"], &result["window_s"]), (&result["rounds_planned"], &plan["window_s"]));
     lab.assert_nothing_left();
@@ -301,7 +301,7 @@ fn system_a_run_of_a_given_time_chooses_its_windows_by_a_pilot_and_ends_whole() 
 #[test]
 fn system_a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
     let lab = toll_testkit::lab!();
-    let server = lab.server();
+    let server = lab.start_server();
     let before = server.variables();
     let out = lab.path("run");
     let mut child = lab.spawn(&[

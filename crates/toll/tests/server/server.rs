@@ -10,12 +10,12 @@ use toll_server::{DatasetSpec, Flavour, Sandbox, SandboxSpec, ServerProgram};
 use toll_sys::process::{RUN_ID_VARIABLE, Termination};
 
 /// A journal and a cache of the test's own, so that tests may run side by side.
-struct Bench {
+struct SandboxFixture {
     dir: TempDir,
     journal: Journal,
 }
 
-impl Bench {
+impl SandboxFixture {
     fn new(name: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("toll-test-").tempdir().expect("a directory");
         let run_id = format!("test-{name}-{}", std::process::id());
@@ -75,8 +75,8 @@ fn a_sandbox_serves_over_tcp_and_socket_and_leaves_no_trace() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("serves");
-    let sandbox = Sandbox::start(&bench.spec(), &bench.journal).expect("started");
+    let fixture = SandboxFixture::new("serves");
+    let sandbox = Sandbox::start(&fixture.spec(), &fixture.journal).expect("started");
     assert_eq!(sandbox.port() % 8, 2);
     assert_eq!(scalar(&sandbox.target(), "select @@port"), sandbox.port().to_string());
     assert_eq!(scalar(&sandbox.unix_target(), "select @@bind_address"), "127.0.0.1");
@@ -86,10 +86,10 @@ fn a_sandbox_serves_over_tcp_and_socket_and_leaves_no_trace() {
     assert!(sandbox.config().contains(&wanted), "{wanted} is not in {:?}", sandbox.config());
 
     assert_eq!(
-        sandbox.stop(&bench.journal).expect("stopped"),
+        sandbox.stop(&fixture.journal).expect("stopped"),
         Termination::Signalled(nix::sys::signal::Signal::SIGTERM)
     );
-    bench.assert_clean();
+    fixture.assert_clean();
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn nobody_gets_in_without_the_password() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("password");
-    let sandbox = Sandbox::start(&bench.spec(), &bench.journal).expect("started");
+    let fixture = SandboxFixture::new("password");
+    let sandbox = Sandbox::start(&fixture.spec(), &fixture.journal).expect("started");
     for user in ["toll", "root", ""] {
         let stranger = toll_mysql::Target {
             user: user.into(),
@@ -109,7 +109,7 @@ fn nobody_gets_in_without_the_password() {
     }
     let private = std::fs::metadata(sandbox.client_defaults()).expect("client.cnf");
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&private.permissions()) & 0o077, 0);
-    sandbox.stop(&bench.journal).expect("stopped");
+    sandbox.stop(&fixture.journal).expect("stopped");
 }
 
 #[test]
@@ -117,18 +117,18 @@ fn a_taken_port_makes_the_sandbox_take_the_next() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("port");
+    let fixture = SandboxFixture::new("port");
     let held = (33002..).step_by(8).find_map(|p| TcpListener::bind((Ipv4Addr::LOCALHOST, p)).ok());
     let held = held.expect("a free port");
     let port = held.local_addr().expect("bound").port();
-    let sandbox = Sandbox::start(&bench.spec(), &bench.journal).expect("started");
+    let sandbox = Sandbox::start(&fixture.spec(), &fixture.journal).expect("started");
     assert!(sandbox.port() != port && sandbox.port() % 8 == 2);
 
-    let given = SandboxSpec { port: Some(port), ..bench.spec() };
-    let refused = format!("{:#}", Sandbox::start(&given, &bench.journal).expect_err("taken"));
+    let given = SandboxSpec { port: Some(port), ..fixture.spec() };
+    let refused = format!("{:#}", Sandbox::start(&given, &fixture.journal).expect_err("taken"));
     assert!(refused.contains("is taken"), "{refused}");
-    sandbox.stop(&bench.journal).expect("stopped");
-    bench.assert_clean();
+    sandbox.stop(&fixture.journal).expect("stopped");
+    fixture.assert_clean();
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn a_server_that_does_not_start_is_reported_with_its_last_words_and_leaves_nothi
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("broken");
-    let spec = SandboxSpec { settings: vec!["innodb_nonsense=1".into()], ..bench.spec() };
-    let error = format!("{:#}", Sandbox::start(&spec, &bench.journal).expect_err("refused"));
+    let fixture = SandboxFixture::new("broken");
+    let spec = SandboxSpec { settings: vec!["innodb_nonsense=1".into()], ..fixture.spec() };
+    let error = format!("{:#}", Sandbox::start(&spec, &fixture.journal).expect_err("refused"));
     assert!(error.contains("unknown variable 'innodb_nonsense=1'"), "{error}");
-    bench.assert_clean();
+    fixture.assert_clean();
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn data_is_loaded_once_and_cloned_afterwards() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("cache");
+    let fixture = SandboxFixture::new("cache");
     let data = &data(7);
     let load = |target: &toll_mysql::Target| {
         let mut connection = Connection::connect(target)?;
@@ -171,26 +171,27 @@ fn data_is_loaded_once_and_cloned_afterwards() {
         )?;
         Ok(())
     };
-    let first = Sandbox::start_prepared(&bench.spec(), data, &bench.journal, &|_| {}, load).expect("loaded");
+    let first =
+        Sandbox::start_prepared(&fixture.spec(), data, &fixture.journal, &|_| {}, load).expect("loaded");
     assert_eq!(scalar(&first.target(), "select a from d.t"), "42");
     // What one run does to its clone, no other run sees.
     scalar(&first.target(), "delete from d.t");
-    first.stop(&bench.journal).expect("stopped");
+    first.stop(&fixture.journal).expect("stopped");
 
     let never = |_: &toll_mysql::Target| anyhow::bail!("loaded again");
     let second =
-        Sandbox::start_prepared(&bench.spec(), data, &bench.journal, &|_| {}, never).expect("cloned");
+        Sandbox::start_prepared(&fixture.spec(), data, &fixture.journal, &|_| {}, never).expect("cloned");
     assert_eq!(scalar(&second.target(), "select a from d.t"), "42");
-    second.stop(&bench.journal).expect("stopped");
+    second.stop(&fixture.journal).expect("stopped");
 
-    let kept = bench.entries("prepared");
+    let kept = fixture.entries("prepared");
     assert_eq!(kept.len(), 2, "an entry and its lock: {kept:?}");
     assert_eq!(kept[1], format!("{}.lock", kept[0]));
 
     let other = &self::data(8);
-    let error = Sandbox::start_prepared(&bench.spec(), other, &bench.journal, &|_| {}, never);
+    let error = Sandbox::start_prepared(&fixture.spec(), other, &fixture.journal, &|_| {}, never);
     assert!(format!("{:#}", error.expect_err("another seed is other data")).contains("loaded again"));
-    bench.assert_clean();
+    fixture.assert_clean();
 }
 
 #[test]
@@ -198,15 +199,15 @@ fn a_load_that_fails_leaves_no_half_made_entry() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("half");
+    let fixture = SandboxFixture::new("half");
     let data = &data(1);
     let fail = |_: &toll_mysql::Target| anyhow::bail!("interrupted");
     let error =
-        Sandbox::start_prepared(&bench.spec(), data, &bench.journal, &|_| {}, fail).expect_err("failed");
+        Sandbox::start_prepared(&fixture.spec(), data, &fixture.journal, &|_| {}, fail).expect_err("failed");
     assert!(format!("{error:#}").contains("interrupted"));
-    let kept = bench.entries("prepared");
+    let kept = fixture.entries("prepared");
     assert!(kept.iter().all(|name| name.ends_with(".lock")), "{kept:?}");
-    bench.assert_clean();
+    fixture.assert_clean();
 }
 
 #[test]
@@ -214,8 +215,8 @@ fn two_at_once_load_the_data_once() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("together");
-    let (bench, loads) = (&bench, &std::sync::atomic::AtomicU32::new(0));
+    let fixture = SandboxFixture::new("together");
+    let (bench, loads) = (&fixture, &std::sync::atomic::AtomicU32::new(0));
     std::thread::scope(|scope| {
         for number in 0..2 {
             scope.spawn(move || {
@@ -247,12 +248,12 @@ fn no_start_touches_the_temporary_tables_of_another_server() {
     if !have_server(None) {
         return;
     }
-    let bench = Bench::new("tmpdir");
+    let fixture = SandboxFixture::new("tmpdir");
     let theirs = std::env::temp_dir().join(format!("#sql-temptable-toll-{}.MAI", std::process::id()));
     std::fs::write(&theirs, "in use").expect("written");
-    let sandbox = Sandbox::start(&bench.spec(), &bench.journal).expect("started");
+    let sandbox = Sandbox::start(&fixture.spec(), &fixture.journal).expect("started");
     let survived = theirs.exists();
-    sandbox.stop(&bench.journal).expect("stopped");
+    sandbox.stop(&fixture.journal).expect("stopped");
     std::fs::remove_file(&theirs).expect("survived");
     assert!(survived);
 }
@@ -264,18 +265,18 @@ fn system_mysql_8_starts_like_mariadb() {
         toll_testkit::skip!("TOLL_TEST_MYSQLD does not name a mysqld");
         return;
     };
-    let bench = Bench::new("mysql");
+    let fixture = SandboxFixture::new("mysql");
     let spec = SandboxSpec {
         program: Some(program),
         performance_schema: true,
         start_timeout: Duration::from_secs(120),
-        ..bench.spec()
+        ..fixture.spec()
     };
-    let sandbox = Sandbox::start(&spec, &bench.journal).expect("started");
+    let sandbox = Sandbox::start(&spec, &fixture.journal).expect("started");
     assert_eq!(sandbox.flavour(), Flavour::Mysql);
     assert_eq!(scalar(&sandbox.target(), "select version()"), sandbox.version().to_string());
     assert_eq!(scalar(&sandbox.unix_target(), "select @@performance_schema"), "1");
     assert_eq!(sandbox.port() % 8, 2);
-    sandbox.stop(&bench.journal).expect("stopped");
-    bench.assert_clean();
+    sandbox.stop(&fixture.journal).expect("stopped");
+    fixture.assert_clean();
 }

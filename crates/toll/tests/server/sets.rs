@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::Path;
-use toll_testkit::lab::{self, arm, result_of, said, steps};
+use toll_testkit::lab::{self, arm, output_text, read_result, read_steps};
 
 fn plan_of(run: &str) -> Value {
     serde_json::from_slice(&std::fs::read(Path::new(run).join("plan.json")).unwrap()).unwrap()
@@ -29,8 +29,9 @@ fn system_each_process_of_a_set_has_a_begin_an_end_and_what_it_used_of_its_own()
         { name = \"beside\", command = \"sleep 60\", background = true }]\nartefact = \"bytes\"";
     let scenario = lab.write("set.toml", &on_host(2, set));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
-    let of_set: Vec<Value> = steps(&out, "stopped").into_iter().filter(|line| line["arm"] == "set").collect();
+    assert!(run.status.success(), "{}", output_text(&run));
+    let of_set: Vec<Value> =
+        read_steps(&out, "stopped").into_iter().filter(|line| line["arm"] == "set").collect();
     assert_eq!(of_set.len(), 2);
     for stopped in &of_set {
         let all = stopped["processes"].as_array().unwrap();
@@ -52,7 +53,7 @@ fn system_each_process_of_a_set_has_a_begin_an_end_and_what_it_used_of_its_own()
         }
         assert_eq!((&named("pipe")["exit"], &named("beside")["signal"]), (&0.into(), &15.into()));
     }
-    let result = result_of(&out);
+    let result = read_result(&out);
     let elapsed = arm(&result, "set")["outcomes"]["elapsed_s"]["mean"].as_f64().unwrap();
     assert!((0.9..20.0).contains(&elapsed), "{elapsed}");
     assert!(arm(&result, "set")["outcomes"]["artefact_bytes_per_s"]["mean"].as_f64().unwrap() > 0.0);
@@ -67,7 +68,11 @@ fn a_member_that_fails_fails_the_trial_and_ends_the_others() {
     let scenario = lab.write("set.toml", &on_host(3, set));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
     // Tried once beforehand, and refused there.
-    assert!(!run.status.success() && said(&run).contains("sh failed (exit status: 7)"), "{}", said(&run));
+    assert!(
+        !run.status.success() && output_text(&run).contains("sh failed (exit status: 7)"),
+        "{}",
+        output_text(&run)
+    );
     assert!(!Path::new(&out).join("plan.json").exists());
     lab.assert_nothing_left();
 }
@@ -84,12 +89,12 @@ fn system_a_plan_is_repeated_in_the_same_order_with_the_same_jitter_and_statemen
     let scenario = lab.write("plan.toml", &text);
     let first = lab.path("first");
     let run = lab.toll(&["run", &scenario, "--out", &first, "--keep-artefacts"]);
-    assert!(run.status.success(), "{}", said(&run));
+    assert!(run.status.success(), "{}", output_text(&run));
     let plan = format!("{first}/plan.json");
     let twice = ["second", "third"].map(|name| lab.path(name));
     for out in &twice {
         let run = lab.toll(&["run", "--plan", &plan, "--out", out, "--keep-artefacts"]);
-        assert!(run.status.success(), "{}", said(&run));
+        assert!(run.status.success(), "{}", output_text(&run));
     }
     let planned = |run: &str| {
         let mut plan = plan_of(run);
@@ -101,7 +106,7 @@ fn system_a_plan_is_repeated_in_the_same_order_with_the_same_jitter_and_statemen
         plan
     };
     let order = |run: &str| -> Vec<Value> {
-        steps(run, "window-begin").iter().map(|line| line["arm"].clone()).collect()
+        read_steps(run, "window-begin").iter().map(|line| line["arm"].clone()).collect()
     };
     // The first statements of the first session that a log of the same round holds.
     let statements = |run: &str| -> Vec<String> {
@@ -128,14 +133,14 @@ fn system_a_plan_is_repeated_in_the_same_order_with_the_same_jitter_and_statemen
         assert!(fewer > 50 && shared * 2 > fewer, "{shared} of {} and {}", here.len(), there.len());
     }
     let refused = lab.toll(&["run", "--plan", &plan, "--rounds", "3"]);
-    assert!(said(&refused).contains("cannot be used with"), "{}", said(&refused));
+    assert!(output_text(&refused).contains("cannot be used with"), "{}", output_text(&refused));
     lab.assert_nothing_left();
 }
 
 #[test]
 fn system_a_server_that_is_busy_without_a_load_of_tolls_is_counted_by_its_own_counter() {
     let lab = toll_testkit::lab!();
-    let server = lab.server();
+    let server = lab.start_server();
     let out = lab.path("run");
     let text = "name = \"busy\"\nquestion = \"?\"\nbaseline = \"alone\"\nprimary = \"qps\"\n\
         [workload]\ndriver = \"none\"\n\
@@ -146,8 +151,8 @@ fn system_a_server_that_is_busy_without_a_load_of_tolls_is_counted_by_its_own_co
         command = \"sh -c 'while :; do echo \\\"do 1;\\\"; sleep 0.001; done | mariadb --defaults-extra-file={client_defaults} --socket={socket}'\"\n";
     let scenario = lab.write("busy.toml", text);
     let run = lab.toll(&["run", &scenario, "--server", &server.dsn(), "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", output_text(&run));
+    let result = read_result(&out);
     let qps = |name: &str| arm(&result, name)["outcomes"]["qps"]["mean"].as_f64().unwrap();
     assert!(
         qps("counted") > 50.0 && qps("alone") < qps("counted") / 4.0,
@@ -182,9 +187,9 @@ fn system_what_runs_before_the_last_one_left_counts_and_makes_room() {
         let set = set.replace("ends = \"closes-window\"\nat_most = \"20s\"", "ends = \"again\"");
         let scenario = lab.write(&format!("{case}.toml"), &format!("{one}[[arm]]\nname = \"set\"{set}"));
         let run = lab.toll(&["run", &scenario, "--out", &out]);
-        assert!(run.status.success(), "{}", said(&run));
+        assert!(run.status.success(), "{}", output_text(&run));
         let edge = |step: &str| {
-            steps(&out, step).into_iter().find(|line| line["arm"] == "set").expect("a window of it")
+            read_steps(&out, step).into_iter().find(|line| line["arm"] == "set").expect("a window of it")
         };
         let (begin, end) = (edge("window-begin"), edge("window-end"));
         let bytes = |edge: &Value| edge["artefact_bytes"].as_u64().unwrap();
@@ -222,7 +227,7 @@ fn system_a_run_killed_with_a_set_of_dumps_in_flight_leaves_nothing_and_counts_n
     lab.signal(&run, "KILL");
     run.wait().unwrap();
     let clean = lab.toll(&["clean"]);
-    assert!(clean.status.success(), "{}", said(&clean));
+    assert!(clean.status.success(), "{}", output_text(&clean));
     let left: Vec<_> = std::fs::read_dir(Path::new(&out).join("artefacts"))
         .unwrap()
         .flatten()
@@ -232,7 +237,7 @@ fn system_a_run_killed_with_a_set_of_dumps_in_flight_leaves_nothing_and_counts_n
     assert_eq!(left, [""; 0].map(std::path::PathBuf::from));
     let report = lab.toll(&["report", &out, "--format", "json"]);
     let result: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let whole = steps(&out, "window-end").iter().filter(|line| line["arm"] == "set").count();
+    let whole = read_steps(&out, "window-end").iter().filter(|line| line["arm"] == "set").count();
     assert_eq!(arm(&result, "set")["windows"], whole);
     assert_eq!(result["complete"], false);
     lab.assert_nothing_left();

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use toll_record::RunDir;
-use toll_testkit::lab::said;
+use toll_testkit::lab::output_text;
 
 #[test]
 fn a_run_over_rates_keeps_what_it_sent_and_draws_loss_by_rate() {
@@ -21,7 +21,7 @@ fn a_run_over_rates_keeps_what_it_sent_and_draws_loss_by_rate() {
     let out = lab.path("run");
     let arms = "http-100,http-900,skype-100,skype-topspeed";
     let run = lab.toll(&["run", &scenario, "--rounds", "2", "--arms", arms, "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
+    assert!(run.status.success(), "{}", output_text(&run));
 
     let captures = RunDir::open(&out).unwrap().captures().unwrap().expect("profiles");
     let kept = captures.to_string();
@@ -45,7 +45,7 @@ fn a_run_over_rates_keeps_what_it_sent_and_draws_loss_by_rate() {
 
     let page = lab.path("page.html");
     let written = lab.toll(&["report", &out, "--format", "html", "-o", &page]);
-    assert!(written.status.success(), "{}", said(&written));
+    assert!(written.status.success(), "{}", output_text(&written));
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("\"capture-lengths-skype\"") && page.contains("\"varied-loss-by-rate\""));
     lab.assert_nothing_left();

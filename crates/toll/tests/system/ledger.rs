@@ -6,7 +6,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use toll_testkit::lab::{Lab, arm, result_of, said};
+use toll_testkit::lab::{Lab, arm, output_text, read_result};
 
 /// Packets of one pass through the set: 2 s of 8 Mb/s in frames of 200 bytes, whose IP numbers count from 0.
 const PACKETS: u64 = 10_000;
@@ -82,8 +82,8 @@ fn is_root(lab: &Lab) -> bool {
 }
 
 /// All output of a program, without line ends.
-fn words(output: &std::process::Output) -> String {
-    said(output).split_whitespace().collect::<Vec<_>>().join(" ")
+fn output_words(output: &std::process::Output) -> String {
+    output_text(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Accounting of a stage: packets, lost packets, and drop counter.
@@ -132,8 +132,8 @@ fn packets_add_up_from_the_sender_to_the_file_and_what_takes_some_is_found_at_it
     }
     let scenario = lab.write("link.toml", &scenario(2, &arms));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", output_text(&run));
+    let result = read_result(&out);
     assert_eq!(trials_and_sums(&result, "straight"), [Some(2); 3], "{}", arm(&result, "straight")["ledger"]);
     let all = 2 * PACKETS;
     assert_eq!(stage(&result, "straight", "sent"), (all, None, None));
@@ -184,7 +184,7 @@ fn packets_add_up_from_the_sender_to_the_file_and_what_takes_some_is_found_at_it
         assert!(text.contains(&format!("{} packets lost before `{stage}`", 2 * TAKEN)), "{text}");
         assert_eq!(warning["arm"], name);
     }
-    let report = words(&lab.toll(&["report", &out]));
+    let report = output_words(&lab.toll(&["report", &out]));
     let told = "20,000 sent, 20 (0.100%) lost before seen, 20 of them by no counter's word";
     assert!(report.contains(told) && report.contains("adds up in 0 of 2 trials"), "{report}");
     assert!(report.contains("nothing lost from the sender to the file; adds up in"), "{report}");
@@ -215,8 +215,8 @@ fn a_capture_that_ends_by_count_says_what_it_can() {
     let out = lab.path("run");
     let scenario = lab.write("link.toml", &scenario(1, COUNTED));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", output_text(&run));
+    let result = read_result(&out);
     assert_eq!(trials_and_sums(&result, "counted"), [Some(1), Some(0), Some(1)]);
     let sent = stage(&result, "counted", "sent").0;
     assert!(sent >= 1_000, "{sent}");
@@ -226,7 +226,7 @@ fn a_capture_that_ends_by_count_says_what_it_can() {
     assert_eq!(stage(&result, "counted", "seen"), (1_000 + lost.unwrap(), None, None));
     assert_eq!(stage(&result, "counted", "written"), (1_000, Some(0), Some(0)));
     assert!(arm(&result, "counted")["outcomes"].get("lost_pct").is_none());
-    let report = words(&lab.toll(&["report", &out]));
+    let report = output_words(&lab.toll(&["report", &out]));
     assert!(report.contains("what was captured is not all that was sent"), "{report}");
     lab.assert_nothing_left();
 }
@@ -271,7 +271,7 @@ fn what_another_host_sends_is_captured_and_counted_from_the_device_on() {
     let set = lab.path("set.pcap");
     let made =
         lab.toll(&["pcap", "make", "sized", "--size", "200", "--seconds", "2", "--mbps", "8", "-w", &set]);
-    assert!(made.status.success(), "{}", said(&made));
+    assert!(made.status.success(), "{}", output_text(&made));
     let sender = ["replay", &set, "-i", "wire0", "--mbps", "8", "--loop", "0", "--duration", "60s"];
     let mut sender =
         lab.in_namespace(there, &sender).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -282,9 +282,9 @@ fn what_another_host_sends_is_captured_and_counted_from_the_device_on() {
     let run = lab.in_namespace(here, &asked).output().unwrap();
     sender.kill().unwrap();
     sender.wait().unwrap();
-    assert!(run.status.success(), "{}", said(&run));
-    assert!(said(&run).contains("link: what another host sends to wire0"), "{}", said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", output_text(&run));
+    assert!(output_text(&run).contains("link: what another host sends to wire0"), "{}", output_text(&run));
+    let result = read_result(&out);
     assert_eq!(trials_and_sums(&result, "counted"), [Some(2), Some(0), Some(2)]);
     assert!(stage(&result, "counted", "received").0 >= 2_000);
     assert_eq!(stage(&result, "counted", "written"), (2_000, Some(0), Some(0)));
@@ -292,7 +292,7 @@ fn what_another_host_sends_is_captured_and_counted_from_the_device_on() {
 
     let missing = lab.in_namespace(here, &["run", &scenario, "--receive-on", "wire9", "--arms", "counted"]);
     let missing = { missing }.output().unwrap();
-    assert!(said(&missing).contains("wire9"), "{}", said(&missing));
+    assert!(output_text(&missing).contains("wire9"), "{}", output_text(&missing));
 }
 
 /// Namespaces that a toll with this process id made.
@@ -336,7 +336,7 @@ fn nothing_of_a_link_is_left_after_success_failure_an_interrupt_or_a_kill_and_cl
     child.wait().unwrap();
     assert_eq!(namespaces(child.id()).len(), 2, "a killed run leaves its link");
     let clean = lab.toll(&["clean"]);
-    assert!(clean.status.success(), "{}", said(&clean));
+    assert!(clean.status.success(), "{}", output_text(&clean));
     assert_eq!(namespaces(child.id()), [""; 0]);
     lab.assert_nothing_left();
 }
@@ -357,7 +357,7 @@ fn an_artefact_in_memory_is_gone_with_its_trial_unless_it_is_kept() {
         let out = lab.path(if keep { "kept" } else { "gone" });
         let asked = ["run", &scenario, "--out", &out];
         let run = lab.toll(&[&asked[..], if keep { &["--keep-artefacts"] } else { &[] }].concat());
-        assert!(run.status.success(), "{}", said(&run));
+        assert!(run.status.success(), "{}", output_text(&run));
         let path = std::fs::read_to_string(&seen).unwrap();
         let path = Path::new(path.trim());
         assert!(path.starts_with("/dev/shm") && !path.exists(), "{}", path.display());
@@ -376,8 +376,8 @@ fn a_ladder_of_rates_has_a_limit_and_a_rate_is_told_as_asked_reported_and_measur
     }
     let out = lab.path("ladder");
     let run = lab.toll(&["run", "zero-loss", "--arms", "idle-sized-512-100", "--rounds", "1", "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", output_text(&run));
+    let result = read_result(&out);
     // The baseline comes with every choice; sized-64 has but one rung here.
     let mean = |name: &str, outcome: &str| arm(&result, name)["outcomes"][outcome]["mean"].as_f64().unwrap();
     let limits = result["limits"].as_array().unwrap();
@@ -393,9 +393,9 @@ fn a_ladder_of_rates_has_a_limit_and_a_rate_is_told_as_asked_reported_and_measur
         assert_eq!(limit["rungs"], serde_json::json!(rungs));
         assert_eq!(limit["values"].as_array().unwrap().len(), 1);
         assert!(
-            words(&run).contains(&format!("highest rate without a loss, idle, {set}: ")),
+            output_words(&run).contains(&format!("highest rate without a loss, idle, {set}: ")),
             "{}",
-            said(&run)
+            output_text(&run)
         );
         assert!(answer.starts_with("Highest rate without a loss, in every round: idle sized-"), "{answer}");
     }
@@ -403,8 +403,8 @@ fn a_ladder_of_rates_has_a_limit_and_a_rate_is_told_as_asked_reported_and_measur
     let out = lab.path("rate");
     let arms = "toll-100,tcpreplay-100";
     let run = lab.toll(&["run", "replay-rate", "--arms", arms, "--rounds", "1", "--out", &out]);
-    assert!(run.status.success(), "{}", said(&run));
-    let result = result_of(&out);
+    assert!(run.status.success(), "{}", output_text(&run));
+    let result = read_result(&out);
     for name in arms.split(',').filter(|name| arm(&result, name)["unavailable"].is_null()) {
         let outcomes = &arm(&result, name)["outcomes"];
         for outcome in ["sent_mbps", "measured_mbps"] {

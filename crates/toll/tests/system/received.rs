@@ -1,7 +1,7 @@
 //! Tests that a capture of a real server's packets crosses the network completely.
 
-use crate::ends::{Cutting, Receiver, until};
-use crate::lab::{Lab, said};
+use crate::ends::{CuttingProxy, Receiver, wait_until};
+use crate::lab::{Lab, output_text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use toll_mysql::{Connection, Target};
-use toll_testkit::tcpdump::{Tcpdump, whole};
+use toll_testkit::tcpdump::{Tcpdump, capture_without_drops};
 
 /// Statements of three classes, on two connections.
 fn work(port: u16) {
@@ -27,7 +27,7 @@ fn work(port: u16) {
 fn classes(lab: &Lab, file: &Path, port: u16) -> BTreeMap<String, u64> {
     let (file, port) = (file.to_str().unwrap(), port.to_string());
     let output = lab.toll(&["digest", "--port", &port, "--limit", "100%:1000", "--format", "json", file]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let digest: Value = serde_json::from_slice(&output.stdout).unwrap();
     let count = |class: &Value| (class["id"].as_str().unwrap().to_owned(), class["count"].as_u64().unwrap());
     digest["classes"].as_array().unwrap().iter().map(count).collect()
@@ -40,29 +40,29 @@ fn a_capture_that_is_streamed_over_a_network_that_breaks_holds_the_queries_that_
         toll_testkit::skip!("captures need root");
         return;
     }
-    let server = lab.server();
+    let server = lab.start_server();
     let mut tries = 0;
-    let (seen, received) = whole(|| {
+    let (seen, received) = capture_without_drops(|| {
         tries += 1;
         let receiver = Receiver::start_in(&lab, &format!("captures{tries}"));
-        let way = Cutting::before(&receiver.address, &[2_500, 5_000, 9_000]);
+        let way = CuttingProxy::before(&receiver.address, &[2_500, 5_000, 9_000]);
         let (port, words) = (server.port.to_string(), lab.path(&format!("capture{tries}.words")));
         let file = lab.path(&format!("{tries}.pcap"));
         let args = ["capture", "-i", "lo", "--port", &port, "--stream", &way.address, "--key", &receiver.key];
         let more = ["--metrics", "127.0.0.1:0"];
-        let mut capture = lab.spawn_saying(&[&args[..], &more].concat(), &words);
+        let mut capture = lab.spawn_with_stderr(&[&args[..], &more].concat(), &words);
         let heard = || std::fs::read_to_string(&words).unwrap_or_default();
-        until("it captures", || heard().contains("listening on"));
+        wait_until("it captures", || heard().contains("listening on"));
         let tcpdump = Tcpdump::listen(server.port, file.clone().into());
         work(server.port);
         let passed = tcpdump.stop();
         // While it goes on, Prometheus is told.
         let metrics =
             heard().split_once("metrics at ").unwrap().1.split_whitespace().next().unwrap().to_owned();
-        until("Prometheus hears of what was captured", || {
-            asked(&metrics, "toll_capture_items_total") > 1_800.0
+        wait_until("Prometheus hears of what was captured", || {
+            read_metric(&metrics, "toll_capture_items_total") > 1_800.0
         });
-        assert_eq!(asked(&metrics, "toll_capture_lost_total{where=\"network\"}"), 0.0);
+        assert_eq!(read_metric(&metrics, "toll_capture_lost_total{where=\"network\"}"), 0.0);
         lab.signal(&capture, "INT");
         assert_eq!(capture.wait().unwrap().code(), Some(0), "{}", heard());
         let account = receiver.one_account();
@@ -75,7 +75,7 @@ fn a_capture_that_is_streamed_over_a_network_that_breaks_holds_the_queries_that_
     assert_eq!(received, seen);
 }
 
-fn page(address: &str) -> String {
+fn fetch_metrics(address: &str) -> String {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut page = String::new();
@@ -84,8 +84,8 @@ fn page(address: &str) -> String {
 }
 
 /// The value of a metric on a capture's Prometheus endpoint.
-fn asked(address: &str, name: &str) -> f64 {
-    let page = page(address);
+fn read_metric(address: &str, name: &str) -> f64 {
+    let page = fetch_metrics(address);
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} in {page}")).parse().unwrap()
 }
@@ -97,20 +97,20 @@ fn a_digest_tells_prometheus_its_costliest_classes_while_it_is_being_made() {
         toll_testkit::skip!("captures need root");
         return;
     }
-    let server = lab.server();
+    let server = lab.start_server();
     let (port, words) = (server.port.to_string(), lab.path("digest.words"));
     let args = ["capture", "-i", "lo", "--port", &port, "--digest", "--metrics", "127.0.0.1:0"];
-    let mut capture = lab.spawn_saying(&args, &words);
+    let mut capture = lab.spawn_with_stderr(&args, &words);
     let heard = || std::fs::read_to_string(&words).unwrap_or_default();
-    until("it captures", || heard().contains("listening on"));
+    wait_until("it captures", || heard().contains("listening on"));
     let metrics = heard().split_once("metrics at ").unwrap().1.split_whitespace().next().unwrap().to_owned();
     work(server.port);
     let of_class = |name: &str| {
-        let page = page(&metrics);
+        let page = fetch_metrics(&metrics);
         let line = page.lines().find(|line| line.starts_with(name) && line.contains("query=\"do sleep("));
         line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).unwrap_or(0.0)
     };
-    until("Prometheus hears of the class", || of_class("toll_capture_class_queries{") >= 600.0);
+    wait_until("Prometheus hears of the class", || of_class("toll_capture_class_queries{") >= 600.0);
     assert_eq!(of_class("toll_capture_class_queries{"), 600.0);
     assert!(of_class("toll_capture_class_seconds{") > 0.0);
     lab.signal(&capture, "INT");

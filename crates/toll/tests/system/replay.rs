@@ -129,12 +129,12 @@ fn frame(length: usize) -> Vec<u8> {
     frame
 }
 
-fn words(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn report(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", words(output)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr_text(output)))
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
     for (args, told) in cases {
         let output = link.replay(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        assert!(words(&output).contains(told), "{args:?}: {}", words(&output));
+        assert!(stderr_text(&output).contains(told), "{args:?}: {}", stderr_text(&output));
     }
     assert_eq!(link.received(), before);
     for wrong in [
@@ -270,9 +270,9 @@ fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
     let output = link.replay(&[&cut, "-i", DEVICE, "--json"]);
     assert_eq!(report(&output)["packets"], 1);
     assert!(
-        words(&output).contains("cut.pcap ends within a record, which is left out"),
+        stderr_text(&output).contains("cut.pcap ends within a record, which is left out"),
         "{}",
-        words(&output)
+        stderr_text(&output)
     );
 }
 
@@ -285,7 +285,7 @@ fn a_device_that_leads_to_other_hosts_is_refused_unless_it_is_meant() {
     ip(&["-n", &link.send, "route", "add", "default", "via", "10.9.9.2"]);
     let refused = link.replay(&[&file, "-i", DEVICE]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(words(&refused).contains("link0 carries the default route"), "{}", words(&refused));
+    assert!(stderr_text(&refused).contains("link0 carries the default route"), "{}", stderr_text(&refused));
     let meant = link.replay(&[&file, "-i", DEVICE, "--yes-this-interface", "--json"]);
     assert_eq!(report(&meant)["packets"], 1);
 }
@@ -329,7 +329,7 @@ fn a_device_that_goes_down_or_away_midway_and_an_interrupt_end_it_with_what_was_
     ip(&["-n", &link.send, "link", "set", DEVICE, "down"]);
     let down = child.wait_with_output().unwrap();
     assert_eq!(down.status.code(), Some(1), "{down:?}");
-    assert!(words(&down).contains("link0 went down; "), "{}", words(&down));
+    assert!(stderr_text(&down).contains("link0 went down; "), "{}", stderr_text(&down));
     ip(&["-n", &link.send, "link", "set", DEVICE, "up"]);
 
     let child = under_way(&link, &file);
@@ -337,9 +337,9 @@ fn a_device_that_goes_down_or_away_midway_and_an_interrupt_end_it_with_what_was_
     let gone = child.wait_with_output().unwrap();
     assert_eq!(gone.status.code(), Some(1), "{gone:?}");
     assert!(
-        words(&gone).contains("link0 is gone; ") || words(&gone).contains("link0 went down; "),
+        stderr_text(&gone).contains("link0 is gone; ") || stderr_text(&gone).contains("link0 went down; "),
         "{}",
-        words(&gone)
+        stderr_text(&gone)
     );
 }
 
@@ -357,5 +357,9 @@ fn without_the_right_to_a_packet_socket_it_says_which_is_lacking() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(words(&output).contains("run as root, or give the binary cap_net_raw"), "{}", words(&output));
+    assert!(
+        stderr_text(&output).contains("run as root, or give the binary cap_net_raw"),
+        "{}",
+        stderr_text(&output)
+    );
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use toll_mysql::{Address, Compression, Connection, Error, Target, Tls};
-use toll_testkit::server::{TestServer, as_user, make_certificates};
+use toll_testkit::server::{TestServer, make_certificates, target_as_user};
 use toll_wire::protocol::capability::*;
 use toll_wire::protocol::put_packets;
 
@@ -20,7 +20,7 @@ fn refused(target: &Target) -> Error {
 #[test]
 fn every_mariadb_account_kind_logs_in_over_tcp_and_socket() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    let mut root = server.root();
+    let mut root = server.connect_as_root();
     assert!(root.is_mariadb(), "{}", root.server_version());
     assert!(root.server_version().starts_with(|c: char| c.is_ascii_digit()));
     root.exec_drop("INSTALL SONAME 'auth_ed25519'").unwrap();
@@ -30,15 +30,15 @@ fn every_mariadb_account_kind_logs_in_over_tcp_and_socket() {
         ("either", "VIA ed25519 USING PASSWORD('else') OR mysql_native_password USING PASSWORD('geheim')"),
     ] {
         root.exec_drop(&format!("CREATE USER {user}@'%' IDENTIFIED {how}")).unwrap();
-        for target in [server.tcp(), server.unix()] {
-            assert_eq!(logged_in_as(&as_user(target.clone(), user, "geheim")), format!("{user}@%"));
-            let error = refused(&as_user(target, user, "wrong"));
+        for target in [server.tcp_target(), server.unix_target()] {
+            assert_eq!(logged_in_as(&target_as_user(target.clone(), user, "geheim")), format!("{user}@%"));
+            let error = refused(&target_as_user(target, user, "wrong"));
             assert_eq!(error.code(), 1045, "{error}");
         }
     }
     root.exec_drop("CREATE USER nobody@'%'").unwrap();
-    assert_eq!(logged_in_as(&as_user(server.tcp(), "nobody", "")), "nobody@%");
-    assert_eq!(refused(&as_user(server.tcp(), "nobody", "x")).code(), 1045);
+    assert_eq!(logged_in_as(&target_as_user(server.tcp_target(), "nobody", "")), "nobody@%");
+    assert_eq!(refused(&target_as_user(server.tcp_target(), "nobody", "x")).code(), 1045);
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn tls_encrypts_and_a_given_authority_is_held_to() {
         let mut connection = Connection::connect(target).unwrap();
         connection.query("SHOW STATUS LIKE 'Ssl_cipher'").unwrap().rows[0][1].clone().unwrap()
     };
-    server.root().exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
-    let plain = as_user(server.tcp(), "u", "p");
+    server.connect_as_root().exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
+    let plain = target_as_user(server.tcp_target(), "u", "p");
     assert_eq!(cipher(&plain), "");
     assert_ne!(cipher(&Target { tls: Tls::Required, ..plain.clone() }), "");
     let verified = |ca: &Path| Target { tls: Tls::Verified { ca: ca.into() }, ..plain.clone() };
@@ -70,9 +70,9 @@ fn tls_encrypts_and_a_given_authority_is_held_to() {
 #[test]
 fn a_server_without_tls_is_refused_in_words() {
     let Some(server) = TestServer::mariadb(&["--skip-ssl"]) else { return };
-    let error = refused(&Target { tls: Tls::Required, ..server.tcp() });
+    let error = refused(&Target { tls: Tls::Required, ..server.tcp_target() });
     assert!(error.to_string().contains("without --tls"), "{error}");
-    let error = refused(&Target { compress: Compression::Zstd, ..server.tcp() });
+    let error = refused(&Target { compress: Compression::Zstd, ..server.tcp_target() });
     assert!(error.to_string().contains("--compress=zlib"), "{error}");
 }
 
@@ -131,7 +131,7 @@ fn an_old_server_that_shares_no_tls_with_toll_is_an_error_that_says_what_to_do()
 fn results_come_back_whole_whatever_their_size() {
     let Some(server) = TestServer::mariadb(&["--max-allowed-packet=64M"]) else { return };
     for compress in [Compression::Off, Compression::Zlib] {
-        let mut connection = Connection::connect(&Target { compress, ..server.tcp() }).unwrap();
+        let mut connection = Connection::connect(&Target { compress, ..server.tcp_target() }).unwrap();
         let rows = connection
             .query("SELECT 1 AS one, NULL AS none, 'ä' AS `letter` UNION SELECT 2, 'x', ''")
             .unwrap();
@@ -155,7 +155,7 @@ fn results_come_back_whole_whatever_their_size() {
 #[test]
 fn an_error_leaves_the_session_usable_and_several_results_are_drained() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    let mut connection = server.root();
+    let mut connection = server.connect_as_root();
     let error = connection.query("SELECT * FROM mysql.no_such_table").unwrap_err();
     assert_eq!((error.code(), error.is_fatal()), (1146, false));
     assert_eq!(connection.query("SELECT 1; SELECT 2; DO 3").unwrap().scalar(), Some("1"));
@@ -181,7 +181,7 @@ fn what_is_no_mysql_server_is_an_error_in_words() {
     let Some(mut server) = TestServer::mariadb(&["--max-connections=10"]) else { return };
     let mut held = Vec::new();
     let full = loop {
-        match Connection::connect(&server.tcp()) {
+        match Connection::connect(&server.tcp_target()) {
             Ok(connection) => held.push(connection),
             Err(error) => break error,
         }
@@ -189,14 +189,14 @@ fn what_is_no_mysql_server_is_an_error_in_words() {
     };
     assert_eq!(full.code(), 1040, "{full}");
     server.stop();
-    assert_eq!(refused(&server.tcp()).code(), 2003);
-    assert_eq!(refused(&server.unix()).code(), 2002);
+    assert_eq!(refused(&server.tcp_target()).code(), 2003);
+    assert_eq!(refused(&server.unix_target()).code(), 2002);
     let listener = std::net::TcpListener::bind(("127.0.0.1", server.port())).unwrap();
     let talker = std::thread::spawn(move || {
         let mut peer = listener.accept().unwrap().0;
         peer.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
-    let error = refused(&server.tcp());
+    let error = refused(&server.tcp_target());
     talker.join().unwrap();
     assert!(matches!(error, Error::ConnectionLost { .. } | Error::Protocol { .. }), "{error}");
 }
@@ -209,7 +209,11 @@ fn system_a_server_that_hangs_holds_a_statement_no_longer_than_its_timeout_and_n
     const BOUNDED: Duration = Duration::from_secs(15);
     // The second is more than any socket's buffers hold.
     let statements = ["SELECT 1".to_owned(), format!("SELECT '{}'", "x".repeat(32 << 20))];
-    for target in [server.unix(), server.tcp(), Target { compress: Compression::Zlib, ..server.tcp() }] {
+    for target in [
+        server.unix_target(),
+        server.tcp_target(),
+        Target { compress: Compression::Zlib, ..server.tcp_target() },
+    ] {
         for statement in &statements {
             let mut connection = Connection::connect(&target).unwrap();
             connection.set_read_timeout(Some(LIMIT)).unwrap();

@@ -6,19 +6,21 @@ use toll_load::engine::{LoadPlan, RunError};
 use toll_load::mix::Profile;
 use toll_stats::schedule::{ArrivalProcess, Pacing};
 use toll_sys::clock::mono_ns;
-use toll_testkit::server::as_user;
+use toll_testkit::server::target_as_user;
 
 #[test]
 fn killed_connections_are_counted_and_come_back() {
     let Some(server) = server_with_tables() else { return };
     for connections in [1, 4] {
-        let plan =
-            LoadPlan { connections, ..plan(server.unix(), Profile::ReadWrite.build_mix(TABLE).unwrap()) };
+        let plan = LoadPlan {
+            connections,
+            ..plan(server.unix_target(), Profile::ReadWrite.build_mix(TABLE).unwrap())
+        };
         let (mut bins, mut back, mut after) = (0, 0, 0);
         let outcome = run_with_callback(plan, |bin| {
             bins += 1;
             if bins == 10 {
-                let mut root = server.root();
+                let mut root = server.connect_as_root();
                 let own = root.connection_id().to_string();
                 let list = root.query("SHOW PROCESSLIST").unwrap();
                 let users = list.rows.iter().filter(|row| row[3].as_deref() == Some("sbtest"));
@@ -47,7 +49,7 @@ fn a_restart_in_the_middle_costs_events_but_not_the_run() {
     {
         let Some(mut server) = server_with_tables() else { return };
         let open = pace != Pacing::Closed;
-        let target = server.tcp();
+        let target = server.tcp_target();
         let plan = LoadPlan {
             pace,
             workers,
@@ -83,18 +85,21 @@ fn what_cannot_begin_ends_at_once_and_in_words() {
         RunError::Server(e) => e.code(),
         other => panic!("{other}"),
     };
-    server.root().exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
-    assert_eq!(code(plan(as_user(server.tcp(), "u", "wrong"), mix())), 1045);
-    server.root().exec_drop("SET GLOBAL max_connections = 10").unwrap();
-    assert_eq!(code(LoadPlan { connections: 30, ..plan(server.tcp(), mix()) }), 1040);
-    server.root().exec_drop("SET GLOBAL max_connections = 100; DROP TABLE sbtest.sbtest2").unwrap();
-    assert_eq!(code(plan(server.tcp(), mix())), 1146);
+    server.connect_as_root().exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
+    assert_eq!(code(plan(target_as_user(server.tcp_target(), "u", "wrong"), mix())), 1045);
+    server.connect_as_root().exec_drop("SET GLOBAL max_connections = 10").unwrap();
+    assert_eq!(code(LoadPlan { connections: 30, ..plan(server.tcp_target(), mix()) }), 1040);
+    server
+        .connect_as_root()
+        .exec_drop("SET GLOBAL max_connections = 100; DROP TABLE sbtest.sbtest2")
+        .unwrap();
+    assert_eq!(code(plan(server.tcp_target(), mix())), 1146);
     let text = LoadPlan {
         prepared: false,
         time: None,
-        ..plan(server.tcp(), Profile::Delete.build_mix(TABLE).unwrap())
+        ..plan(server.tcp_target(), Profile::Delete.build_mix(TABLE).unwrap())
     };
-    server.root().exec_drop("DROP TABLE sbtest.sbtest1").unwrap();
+    server.connect_as_root().exec_drop("DROP TABLE sbtest.sbtest1").unwrap();
     match run(text).map(|_| ()).unwrap_err() {
         error @ RunError::NothingSucceeds { .. } => {
             let said = error.to_string();
@@ -111,7 +116,7 @@ fn system_a_server_that_stays_away_ends_the_run_after_the_time_given() {
     let plan = LoadPlan {
         time: None,
         give_up: Duration::from_secs(1),
-        ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap())
+        ..plan(server.unix_target(), Profile::PointSelect.build_mix(TABLE).unwrap())
     };
     let mut bins = 0;
     let outcome = run_with_callback(plan, |_| {
@@ -139,7 +144,9 @@ fn system_a_server_that_stays_away_ends_the_run_after_the_time_given() {
 #[test]
 fn a_server_that_hangs_does_not_hold_the_end() {
     let Some(server) = server_with_tables() else { return };
-    for (connections, target) in [(1, server.unix()), (1, server.tcp()), (4, server.tcp())] {
+    for (connections, target) in
+        [(1, server.unix_target()), (1, server.tcp_target()), (4, server.tcp_target())]
+    {
         let plan = LoadPlan { connections, ..plan(target, Profile::PointSelect.build_mix(TABLE).unwrap()) };
         let (mut bins, mut hung_ns) = (0, u64::MAX);
         let outcome = run_with_callback(plan, |bin| {

@@ -39,7 +39,7 @@ pub fn server_with_tables() -> Option<TestServer> {
 
 pub fn create_tables(server: &TestServer) {
     let layout = TableLayout { table: TABLE, seed: 1, threads: 2 };
-    let target = Target { db: Some("sbtest".into()), ..server.unix() };
+    let target = Target { db: Some("sbtest".into()), ..server.unix_target() };
     tables::prepare_tables(&target, &layout, &AtomicBool::new(false), |_| {}).unwrap();
 }
 
@@ -100,7 +100,7 @@ fn system_a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one
     for (pace, workers) in [(Pacing::Closed, 4), (Pacing::Closed, 1), (open.clone(), 4), (open, 1)] {
         let fastest = |delay: f64| {
             let mix = one_statement("DO SLEEP(0.02)");
-            let plan = LoadPlan { pace: pace.clone(), workers, delay, ..plan(server.unix(), mix) };
+            let plan = LoadPlan { pace: pace.clone(), workers, delay, ..plan(server.unix_target(), mix) };
             run(plan).unwrap().totals.latency.min() as f64 / 1e6
         };
         let (plain, delayed) = (fastest(0.0), fastest(0.5));
@@ -114,13 +114,13 @@ fn system_a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one
 #[test]
 fn every_statement_of_every_profile_is_one_that_the_server_counted() {
     let Some(server) = server_with_tables() else { return };
-    let mut root = server.root();
+    let mut root = server.connect_as_root();
     for profile in Profile::ALL {
         for (prepared, connections, target) in [
-            (true, 4, server.unix()),
-            (false, 4, server.tcp()),
-            (true, 1, server.tcp()),
-            (false, 1, server.unix()),
+            (true, 4, server.unix_target()),
+            (false, 4, server.tcp_target()),
+            (true, 1, server.tcp_target()),
+            (false, 1, server.unix_target()),
         ] {
             wait_until_alone(&mut root);
             let before = questions(&mut root);
@@ -146,15 +146,17 @@ fn every_statement_of_every_profile_is_one_that_the_server_counted() {
 fn statements_by_kind_are_those_that_sysbench_sends() {
     let Some(server) = server_with_tables() else { return };
     let counts = |names: [&str; 5]| {
-        let rows = server.root().query("SHOW GLOBAL STATUS LIKE 'Com\\_%'").unwrap();
+        let rows = server.connect_as_root().query("SHOW GLOBAL STATUS LIKE 'Com\\_%'").unwrap();
         let value = |name: &str| rows.pairs().find(|(n, _)| *n == name).unwrap().1.parse::<u64>().unwrap();
         names.map(value)
     };
     let names = ["Com_select", "Com_update", "Com_delete", "Com_insert", "Com_commit"];
     let before = counts(names);
-    let outcome =
-        run(LoadPlan { connections: 1, ..plan(server.unix(), Profile::ReadWrite.build_mix(TABLE).unwrap()) })
-            .unwrap();
+    let outcome = run(LoadPlan {
+        connections: 1,
+        ..plan(server.unix_target(), Profile::ReadWrite.build_mix(TABLE).unwrap())
+    })
+    .unwrap();
     let after = counts(names);
     let events = outcome.totals.counts.events;
     let per_event = std::array::from_fn(|i| (after[i] - before[i]) as f64 / events as f64);
@@ -165,7 +167,7 @@ fn statements_by_kind_are_those_that_sysbench_sends() {
 fn a_load_travels_over_tls_and_compression_as_well() {
     let Some(server) = server_with_tables() else { return };
     let certificates = tempfile::tempdir().unwrap();
-    let mut transports = vec![Target { compress: Compression::Zlib, ..server.tcp() }];
+    let mut transports = vec![Target { compress: Compression::Zlib, ..server.tcp_target() }];
     let secure = toll_testkit::server::make_certificates(certificates.path()).then(|| {
         let path = |name: &str| certificates.path().join(name).display().to_string();
         let options =
@@ -174,7 +176,7 @@ fn a_load_travels_over_tls_and_compression_as_well() {
     });
     if let Some(Some(secure)) = &secure {
         create_tables(secure);
-        let tls = Target { tls: Tls::Required, ..secure.tcp() };
+        let tls = Target { tls: Tls::Required, ..secure.tcp_target() };
         transports.extend([tls.clone(), Target { compress: Compression::Zlib, ..tls }]);
     } else {
         toll_testkit::skip!("load over TLS: openssl is missing");
@@ -205,9 +207,12 @@ fn results_and_requests_beyond_sixteen_megabytes_pass_by_in_bounded_memory() {
     let long_request = format!("SELECT LENGTH('{}')", "x".repeat(17 << 20));
     for sql in ["SELECT REPEAT('x', 20000000), 1", "SELECT REPEAT('x', 16777215 - 4)", &long_request] {
         for connections in [1, 3] {
-            let outcome =
-                run(LoadPlan { connections, prepared: false, ..plan(server.tcp(), one_statement(sql)) })
-                    .unwrap();
+            let outcome = run(LoadPlan {
+                connections,
+                prepared: false,
+                ..plan(server.tcp_target(), one_statement(sql))
+            })
+            .unwrap();
             let counts = &outcome.totals.counts;
             assert!(counts.events > 0 && counts.errors == 0, "{:?}", outcome.totals.messages);
         }
@@ -230,7 +235,7 @@ fn system_an_open_loop_begins_every_event_that_is_due_and_none_before() {
                 pace: pace.clone(),
                 time: Some(time),
                 connections,
-                ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap())
+                ..plan(server.unix_target(), Profile::PointSelect.build_mix(TABLE).unwrap())
             };
             let (seed, outcome) = (plan.seed, run(plan).unwrap());
             let totals = &outcome.totals;
@@ -267,7 +272,7 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
     for (connections, workers) in [(1, 1), (3, 1), (2, 2)] {
         let pace = Pacing::Recorded { offsets_ns: offsets_ns.clone() };
         let mix = Profile::PointSelect.build_mix(TABLE).unwrap();
-        let plan = LoadPlan { pace, connections, workers, ..plan(server.unix(), mix) };
+        let plan = LoadPlan { pace, connections, workers, ..plan(server.unix_target(), mix) };
         let totals = run_with_callback(plan, |_| false).unwrap().totals;
         assert_eq!((totals.counts.events, totals.counts.errors), (500, 0), "{connections}: {totals:?}");
         assert_eq!((totals.due, totals.backlog), (Some(500), 0));
@@ -278,7 +283,8 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
 fn system_a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pacing::Open { rate_per_s: 200.0, arrivals: ArrivalProcess::Uniform };
-    let plan = LoadPlan { pace, ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap()) };
+    let plan =
+        LoadPlan { pace, ..plan(server.unix_target(), Profile::PointSelect.build_mix(TABLE).unwrap()) };
     let (mut bins, mut stopped_for, mut after) = (0, None, 0);
     let mut stalled = Vec::new();
     let outcome = run_with_callback(plan, |bin| {
@@ -314,8 +320,10 @@ fn system_a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() 
 fn system_bins_end_on_time_while_the_server_says_nothing() {
     let Some(server) = server_with_tables() else { return };
     for connections in [1, 2, 4] {
-        let plan =
-            LoadPlan { connections, ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap()) };
+        let plan = LoadPlan {
+            connections,
+            ..plan(server.unix_target(), Profile::PointSelect.build_mix(TABLE).unwrap())
+        };
         let (mut bins, mut silent, mut after) = (0, Vec::new(), 0);
         let outcome = run_with_callback(plan, |bin| {
             bins += 1;
@@ -351,8 +359,12 @@ fn system_a_rate_beyond_capacity_is_said_to_be_one() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pacing::Open { rate_per_s: 1000.0, arrivals: ArrivalProcess::Poisson };
     let time = Some(Duration::from_secs(5));
-    let plan =
-        LoadPlan { pace, time, connections: 2, ..plan(server.unix(), one_statement("DO SLEEP(0.01)")) };
+    let plan = LoadPlan {
+        pace,
+        time,
+        connections: 2,
+        ..plan(server.unix_target(), one_statement("DO SLEEP(0.01)"))
+    };
     let totals = run(plan).unwrap().totals;
     assert!(totals.overloaded);
     assert!(totals.backlog > 3000, "{}", totals.backlog);
@@ -362,7 +374,7 @@ fn system_a_rate_beyond_capacity_is_said_to_be_one() {
 #[test]
 fn bins_end_where_the_clock_says_and_the_warm_up_is_not_counted() {
     let Some(server) = server_with_tables() else { return };
-    let base = plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap());
+    let base = plan(server.unix_target(), Profile::PointSelect.build_mix(TABLE).unwrap());
     let outcome = run(base.clone()).unwrap();
     let (last, whole) = outcome.bins.split_last().unwrap();
     assert!(whole.iter().all(|bin| bin.end_ns % 50_000_000 == 0));

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use toll_load::mix::{Profile, TableSet};
 use toll_load::tables::{self, TableLayout};
 use toll_mysql::{Connection, NO_BINLOG, Target};
-use toll_testkit::server::{TestServer, as_user};
+use toll_testkit::server::{TestServer, target_as_user};
 
 fn binlog_position(root: &mut Connection) -> (String, u64) {
     let rows = root.query("SHOW MASTER STATUS").unwrap().rows;
@@ -34,14 +34,14 @@ fn system_nothing_written_reaches_the_binary_log_where_sessions_keep_out_of_it()
         TestServer::mysql(&["--log-bin=binlog", "--server-id=1"]),
     ] {
         let Some(server) = server else { continue };
-        let mut root = server.root();
+        let mut root = server.connect_as_root();
         let before = binlog_position(&mut root);
-        let quiet = Target { session: vec![NO_BINLOG.into()], ..server.tcp() };
+        let quiet = Target { session: vec![NO_BINLOG.into()], ..server.tcp_target() };
         write_in_every_way(&quiet);
         assert_eq!(binlog_position(&mut root), before, "{}", root.server_version());
         root.exec_drop("DROP DATABASE IF EXISTS quiet").unwrap();
         let before = binlog_position(&mut root);
-        write_in_every_way(&server.tcp());
+        write_in_every_way(&server.tcp_target());
         assert!(binlog_position(&mut root) > before, "the test can see a write");
     }
 }
@@ -51,10 +51,10 @@ fn a_session_statement_that_fails_refuses_the_login_and_is_named() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
     create_tables(&server);
     server
-        .root()
+        .connect_as_root()
         .exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'; GRANT SELECT ON sbtest.* TO u@'%'")
         .unwrap();
-    let target = Target { session: vec![NO_BINLOG.into()], ..as_user(server.tcp(), "u", "p") };
+    let target = Target { session: vec![NO_BINLOG.into()], ..target_as_user(server.tcp_target(), "u", "p") };
     let error = Connection::connect(&target).map(|_| ()).unwrap_err();
     assert!(error.code() == 1227 && error.to_string().contains("sql_log_bin = 0"), "{error}");
     let of_a_load =

@@ -23,8 +23,8 @@ fn connections(root: &mut Connection) -> u64 {
 #[test]
 fn the_server_counts_a_connection_for_every_so_many_events() {
     let Some(server) = server_with_tables() else { return };
-    let mut root = server.root();
-    for (target, prepared) in [(server.unix(), false), (server.tcp(), true)] {
+    let mut root = server.connect_as_root();
+    for (target, prepared) in [(server.unix_target(), false), (server.tcp_target(), true)] {
         for every in [1, 3] {
             let before = connections(&mut root);
             let totals = run(LoadPlan { prepared, ..short(target.clone(), every) }).unwrap().totals;
@@ -58,7 +58,7 @@ fn waiting_ends(server: &TestServer) -> (usize, usize) {
 #[test]
 fn it_is_the_server_that_keeps_the_ports_of_connections_that_ended() {
     let Some(server) = server_with_tables() else { return };
-    let totals = run(short(server.tcp(), 1)).unwrap().totals;
+    let totals = run(short(server.tcp_target(), 1)).unwrap().totals;
     assert!(totals.counts.reconnects_asked > 2 * THREADS, "{:?}", totals.counts);
     let (servers, clients) = waiting_ends(&server);
     // At the end of the run each thread leaves without waiting.
@@ -68,7 +68,7 @@ fn it_is_the_server_that_keeps_the_ports_of_connections_that_ended() {
 #[test]
 fn a_server_that_hangs_does_not_hold_up_those_who_log_in() {
     let Some(server) = server_with_tables() else { return };
-    for target in [server.unix(), server.tcp()] {
+    for target in [server.unix_target(), server.tcp_target()] {
         let mut bins = 0;
         let outcome = run_with_callback(short(target, 1), |bin| {
             bins += 1;
@@ -87,7 +87,7 @@ fn a_server_that_hangs_does_not_hold_up_those_who_log_in() {
 #[test]
 fn connections_that_share_a_thread_are_not_made_anew() {
     let Some(server) = server_with_tables() else { return };
-    match run(LoadPlan { workers: 1, ..short(server.unix(), 1) }).map(|_| ()).unwrap_err() {
+    match run(LoadPlan { workers: 1, ..short(server.unix_target(), 1) }).map(|_| ()).unwrap_err() {
         RunError::Plan(said) => assert!(said.contains("--workers"), "{said}"),
         other => panic!("{other}"),
     }

@@ -10,7 +10,7 @@ use toll_mysql::Target;
 use toll_testkit::server::TestServer;
 
 fn in_sbtest(server: &TestServer) -> Target {
-    Target { db: Some("sbtest".into()), ..server.unix() }
+    Target { db: Some("sbtest".into()), ..server.unix_target() }
 }
 
 #[test]
@@ -18,7 +18,8 @@ fn a_seed_makes_the_same_rows_whatever_the_threads_and_their_count_is_told() {
     let Some(server) = server_with_tables() else { return };
     let target = in_sbtest(&server);
     let checksums = || {
-        let rows = server.root().query("CHECKSUM TABLE sbtest.sbtest1, sbtest.sbtest2").unwrap().rows;
+        let rows =
+            server.connect_as_root().query("CHECKSUM TABLE sbtest.sbtest1, sbtest.sbtest2").unwrap().rows;
         rows.into_iter().map(|row| row[1].clone().unwrap()).collect::<Vec<_>>()
     };
     let first = checksums();
@@ -71,7 +72,8 @@ fn sysbench_runs_on_our_tables_and_we_on_its() {
     };
     let shape = || {
         let create = |n: u32| {
-            let rows = server.root().query(&format!("SHOW CREATE TABLE sbtest.sbtest{n}")).unwrap().rows;
+            let rows =
+                server.connect_as_root().query(&format!("SHOW CREATE TABLE sbtest.sbtest{n}")).unwrap().rows;
             rows[0][1].clone().unwrap()
         };
         (create(1), create(2))
@@ -89,10 +91,11 @@ fn sysbench_runs_on_our_tables_and_we_on_its() {
     sysbench("cleanup");
     sysbench("prepare");
     assert_eq!(without_counter(shape()), without_counter(ours));
-    let totals = run(plan(server.unix(), Profile::ReadWrite.build_mix(TABLE).unwrap())).unwrap().totals;
+    let totals =
+        run(plan(server.unix_target(), Profile::ReadWrite.build_mix(TABLE).unwrap())).unwrap().totals;
     assert!(totals.counts.events > 0, "{:?}", totals.messages);
     tables::drop_tables(&in_sbtest(&server), 2).unwrap();
-    let left = server.root().query("SHOW TABLES FROM sbtest").unwrap();
+    let left = server.connect_as_root().query("SHOW TABLES FROM sbtest").unwrap();
     assert!(left.rows.is_empty());
 }
 
@@ -103,7 +106,7 @@ fn a_table_of_several_inserts_is_whole() {
     let layout = TableLayout { table, seed: 5, threads: 4 };
     tables::prepare_tables(&in_sbtest(&server), &layout, &AtomicBool::new(false), |_| {}).unwrap();
     let row = server
-        .root()
+        .connect_as_root()
         .query("SELECT COUNT(*), MIN(id), MAX(id), MIN(LENGTH(c)), MAX(LENGTH(c)), MIN(LENGTH(pad)), MIN(k) >= 1, MAX(k) <= 20001 FROM sbtest.sbtest1")
         .unwrap();
     let values: Vec<&str> = row.rows[0].iter().map(|v| v.as_deref().unwrap()).collect();

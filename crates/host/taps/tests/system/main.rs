@@ -6,8 +6,8 @@
     reason = "a test may panic, and starts what it likes"
 )]
 
-#[path = "../../../../instruments/agent/src/capture/spoken.rs"]
-mod spoken;
+#[path = "../../../../instruments/agent/src/capture/socket_chunk.rs"]
+mod socket_chunk;
 mod watch;
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 use toll_mysql::{Connection, Target, Tls};
 use toll_taps::sockets::{HookKind, SocketTap, SocketTapOptions, TapError};
-use toll_testkit::server::{TestServer, as_user, make_certificates};
+use toll_testkit::server::{TestServer, make_certificates, target_as_user};
 use toll_wire::event::CommandKind;
 use watch::{TapResult, TapThread, may_hook, pid_of};
 
@@ -67,7 +67,7 @@ fn assert_counts_agree(transport: &str, hooks: HookKind) {
         "unix" => vec![format!("--mysql-socket={}", server.socket().display())],
         _ => vec!["--mysql-host=127.0.0.1".to_owned(), format!("--mysql-port={}", server.port())],
     };
-    let mut root = server.root();
+    let mut root = server.connect_as_root();
     root.exec_drop("CREATE DATABASE sbtest").unwrap();
     sysbench(&server, &target, &["prepare"]);
     settled(&mut root);
@@ -148,7 +148,7 @@ fn a_statement_of_five_megabytes_is_whole_and_one_that_is_cut_says_by_how_much()
     let pid = pid_of(&server.socket());
     let large = format!("SELECT LENGTH('{}')", "abcdefghij".repeat(500_000));
     for (target, keep_client) in
-        [(server.unix(), 8 << 20), (server.tcp(), 8 << 20), (server.unix(), 32 << 10)]
+        [(server.unix_target(), 8 << 20), (server.tcp_target(), 8 << 20), (server.unix_target(), 32 << 10)]
     {
         let watch = TapThread::begin(&SocketTapOptions { keep_client, ..SocketTapOptions::for_server(pid) });
         let mut connection = Connection::connect(&target).unwrap();
@@ -174,16 +174,16 @@ fn connections_come_and_go_and_those_that_were_there_are_joined() {
         return;
     }
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    server.root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p'").unwrap();
+    server.connect_as_root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p'").unwrap();
     let mut before: Vec<Connection> =
-        [server.unix(), server.tcp()].map(|t| Connection::connect(&t).unwrap()).into();
+        [server.unix_target(), server.tcp_target()].map(|t| Connection::connect(&t).unwrap()).into();
     let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
     for (number, connection) in before.iter_mut().enumerate() {
         connection.exec_drop(&format!("SELECT 'joined {number}'")).unwrap();
     }
     for number in 0..150 {
-        let target: Target = if number % 2 == 0 { server.unix() } else { server.tcp() };
-        let mut guest = Connection::connect(&as_user(target, "guest", "p")).unwrap();
+        let target: Target = if number % 2 == 0 { server.unix_target() } else { server.tcp_target() };
+        let mut guest = Connection::connect(&target_as_user(target, "guest", "p")).unwrap();
         guest.exec_drop(&format!("SELECT 'visit {number}'")).unwrap();
     }
     before[0].exec_drop("SELECT 'last'").unwrap();
@@ -215,8 +215,8 @@ fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
     let path = |name: &str| certificates.path().join(name).display().to_string();
     let options = [format!("--ssl-cert={}", path("server.pem")), format!("--ssl-key={}", path("server.key"))];
     let Some(server) = TestServer::mariadb(&[&options[0], &options[1]]) else { return };
-    server.root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p' REQUIRE SSL").unwrap();
-    let target = Target { tls: Tls::Required, ..as_user(server.tcp(), "guest", "p") };
+    server.connect_as_root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p' REQUIRE SSL").unwrap();
+    let target = Target { tls: Tls::Required, ..target_as_user(server.tcp_target(), "guest", "p") };
     let mut before = Connection::connect(&target).unwrap();
     let tap = SocketTap::open(&SocketTapOptions::for_server(pid_of(&server.socket()))).unwrap();
     assert!(tap.tls_library().is_ok_and(|library| library.contains("libssl")), "{:?}", tap.tls_library());
@@ -229,7 +229,7 @@ fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
         guest.prepare("SELECT ? + 1").unwrap();
         assert_eq!(guest.query(&large).unwrap().scalar(), Some("200000"));
     }
-    let plain = Connection::connect(&server.unix()).unwrap().query("SELECT 'in the clear'").unwrap();
+    let plain = Connection::connect(&server.unix_target()).unwrap().query("SELECT 'in the clear'").unwrap();
     assert_eq!(plain.scalar(), Some("in the clear"));
     watch.wait_until_seen("SELECT 'in the clear'");
     watch.wait_until(20, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
@@ -251,10 +251,16 @@ fn mysql_is_heard_as_mariadb_is_in_the_clear_and_inside_tls() {
         return;
     }
     let Some(server) = TestServer::mysql(&[]) else { return };
-    server.root().exec_drop("CREATE USER guest@'%' IDENTIFIED WITH mysql_native_password BY 'p'").unwrap();
-    let guest = |target| as_user(target, "guest", "p");
-    let targets =
-        [guest(server.unix()), guest(server.tcp()), Target { tls: Tls::Required, ..guest(server.tcp()) }];
+    server
+        .connect_as_root()
+        .exec_drop("CREATE USER guest@'%' IDENTIFIED WITH mysql_native_password BY 'p'")
+        .unwrap();
+    let guest = |target| target_as_user(target, "guest", "p");
+    let targets = [
+        guest(server.unix_target()),
+        guest(server.tcp_target()),
+        Target { tls: Tls::Required, ..guest(server.tcp_target()) },
+    ];
     let mut before = Connection::connect(&targets[2]).unwrap();
     let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
     before.exec_drop("SELECT 'begun before'").unwrap();
@@ -287,7 +293,7 @@ fn when_the_server_ends_the_tap_does_and_what_was_said_is_there() {
     let Some(mut server) = TestServer::mariadb(&[]) else { return };
     let first = pid_of(&server.socket());
     let watch = TapThread::begin(&SocketTapOptions::for_server(first));
-    server.root().exec_drop("SELECT 'before the end'").unwrap();
+    server.connect_as_root().exec_drop("SELECT 'before the end'").unwrap();
     server.restart(Duration::ZERO);
     let watched = watch.end_after_server();
     assert_eq!(watched.count("SELECT 'before the end'"), 1);
@@ -296,7 +302,7 @@ fn when_the_server_ends_the_tap_does_and_what_was_said_is_there() {
     let error = SocketTap::open(&SocketTapOptions::for_server(first)).unwrap_err();
     assert!(matches!(error, TapError::NoProcess(_)), "{error}");
     let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
-    server.root().exec_drop("SELECT 'begun again'").unwrap();
+    server.connect_as_root().exec_drop("SELECT 'begun again'").unwrap();
     watch.wait_until_seen("SELECT 'begun again'");
     assert_complete(&watch.end());
 }
@@ -312,10 +318,10 @@ fn another_server_and_other_ports_are_none_of_ours() {
         ports: vec![theirs.port()],
         ..SocketTapOptions::for_server(pid)
     });
-    for target in [theirs.unix(), theirs.tcp(), ours.tcp()] {
+    for target in [theirs.unix_target(), theirs.tcp_target(), ours.tcp_target()] {
         Connection::connect(&target).unwrap().exec_drop("SELECT 'not ours'").unwrap();
     }
-    ours.root().exec_drop("SELECT 'ours'").unwrap();
+    ours.connect_as_root().exec_drop("SELECT 'ours'").unwrap();
     watch.wait_until_seen("SELECT 'ours'");
     let watched = watch.end();
     assert_eq!((watched.count("SELECT 'not ours'"), watched.count("SELECT 'ours'")), (0, 1));
@@ -328,7 +334,7 @@ fn what_the_ring_has_no_room_for_is_counted_and_later_statements_are_read_again(
         return;
     }
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    let mut connection = server.root();
+    let mut connection = server.connect_as_root();
     let tap = SocketTap::open(&SocketTapOptions {
         buffer_bytes: 1,
         ..SocketTapOptions::for_server(pid_of(&server.socket()))
@@ -401,9 +407,9 @@ fn nothing_of_it_is_left_in_the_kernel() {
     let mut tap = SocketTap::open(&SocketTapOptions::for_server(pid_of(&server.socket()))).unwrap();
     assert!(descriptors() > 10, "{}", descriptors());
     // Switched off, it sees nothing more, and what it has seen is still there.
-    server.root().exec_drop("SELECT 'seen'").unwrap();
+    server.connect_as_root().exec_drop("SELECT 'seen'").unwrap();
     tap.close();
-    server.root().exec_drop("SELECT 'unseen'").unwrap();
+    server.connect_as_root().exec_drop("SELECT 'unseen'").unwrap();
     let mut said = Vec::new();
     for _ in 0..3 {
         tap.poll_records(Duration::from_millis(5), |record| {

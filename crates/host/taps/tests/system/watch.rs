@@ -1,6 +1,6 @@
 //! Socket tap with a decoder, on a thread of its own.
 
-use crate::spoken::spoken;
+use crate::socket_chunk::to_socket_chunk;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,7 +118,7 @@ impl TapThread {
                 // Those who ask what was seen must not wait for what is yet to come.
                 let mut new = EventLog::default();
                 let taken = tap.poll_records(Duration::from_millis(5), |record| {
-                    decoder.decode_socket_chunk(&spoken(record), &mut new);
+                    decoder.decode_socket_chunk(&to_socket_chunk(record), &mut new);
                     Ok::<(), TapError>(())
                 });
                 found.lock().unwrap().0.append(&mut new.0);

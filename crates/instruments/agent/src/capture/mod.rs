@@ -14,7 +14,7 @@ pub mod metrics;
 pub mod output;
 mod packet_output;
 mod server_tap;
-mod spoken;
+mod socket_chunk;
 pub mod stream;
 pub mod tap;
 

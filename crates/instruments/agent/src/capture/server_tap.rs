@@ -2,7 +2,7 @@
 //! capturing.
 
 use super::output::CaptureOutput;
-use super::spoken::spoken;
+use super::socket_chunk::to_socket_chunk;
 use super::tap::{Tap, TapCounters};
 use anyhow::{Context, anyhow, bail};
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl LossTracker {
 
 impl Tap for ServerTap {
     fn poll(&mut self, wait: Duration, to: &mut dyn CaptureOutput) -> anyhow::Result<()> {
-        self.tap.poll_records(wait, |record| to.socket_chunk(&spoken(record)))
+        self.tap.poll_records(wait, |record| to.socket_chunk(&to_socket_chunk(record)))
     }
 
     fn close(&mut self) -> anyhow::Result<()> {
@@ -210,17 +210,17 @@ mod tests {
             decrypted: true,
             peer: None,
         };
-        let said = spoken(&record);
+        let said = to_socket_chunk(&record);
         assert_eq!(
             (said.time_ns, said.socket, said.direction, said.stream_offset),
             (1, 2, CallDirection::FromServer, 3)
         );
         assert_eq!((said.peer_offset, said.full_len, said.bytes, said.decrypted), (4, 5, &b"ab"[..], true));
         assert!(!said.opened && !said.closed);
-        assert!(spoken(&Record { kind: RecordKind::Opened, ..record }).opened);
-        assert!(spoken(&Record { kind: RecordKind::Closed, ..record }).closed);
+        assert!(to_socket_chunk(&Record { kind: RecordKind::Opened, ..record }).opened);
+        assert!(to_socket_chunk(&Record { kind: RecordKind::Closed, ..record }).closed);
         assert_eq!(
-            spoken(&Record { kind: RecordKind::Existing, ..record }).direction,
+            to_socket_chunk(&Record { kind: RecordKind::Existing, ..record }).direction,
             CallDirection::FromClient
         );
     }

@@ -155,7 +155,7 @@ impl StreamFiles {
     }
 
     fn start_file(&mut self, opening: &[u8], first_ns: u64) -> Result<u64> {
-        let create_file = match &self.destination {
+        let created = match &self.destination {
             StreamDestination::Open(_) => None,
             StreamDestination::File(path) => {
                 let file = private_file::create(path);
@@ -163,10 +163,10 @@ impl StreamFiles {
             }
             StreamDestination::Directory { path, .. } => Some(self.create_in(path, first_ns)?),
         };
-        if let Some((path, file)) = &create_file {
+        if let Some((path, file)) = &created {
             self.files.add(path, file)?;
         }
-        let file = create_file.map(|(_, file)| file);
+        let file = created.map(|(_, file)| file);
         self.open = Some(OpenFile { file, bytes: 0, first_ns, has_items: false });
         let written = match self.write_whole(opening) {
             Ok(written) => written,

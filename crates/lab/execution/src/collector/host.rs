@@ -14,19 +14,19 @@ use toll_sys::proc_file;
 
 /// A /proc file that is read repeatedly through one descriptor and one buffer.
 #[derive(Debug)]
-pub struct Reread {
+pub struct ProcFile {
     file: Option<File>,
     buffer: Vec<u8>,
     len: usize,
 }
 
-impl Reread {
+impl ProcFile {
     /// Opens a file. A missing file reads as empty.
     pub fn open(path: &str) -> Self {
         Self { file: File::open(path).ok(), buffer: vec![0; 4096], len: 0 }
     }
 
-    pub fn text(&mut self) -> &str {
+    pub fn read_text(&mut self) -> &str {
         self.len = 0;
         if let Some(file) = &self.file {
             while let Ok(n) = file.read_at(&mut self.buffer[self.len..], self.len as u64) {
@@ -44,15 +44,15 @@ impl Reread {
 }
 
 /// Sectors of /proc/diskstats are 512 bytes whatever the device.
-const SECTOR: f64 = 512.0;
+const SECTOR_BYTES: f64 = 512.0;
 
 #[derive(Debug)]
 pub struct HostReader {
-    stat: Reread,
-    meminfo: Reread,
-    loadavg: Reread,
-    netdev: Reread,
-    diskstats: Reread,
+    stat: ProcFile,
+    meminfo: ProcFile,
+    loadavg: ProcFile,
+    netdev: ProcFile,
+    diskstats: ProcFile,
     disk: String,
     last: Option<Counters>,
 }
@@ -88,11 +88,11 @@ pub fn disk_under(path: &Path) -> String {
 impl HostReader {
     pub fn new(disk: &str) -> Self {
         Self {
-            stat: Reread::open("/proc/stat"),
-            meminfo: Reread::open("/proc/meminfo"),
-            loadavg: Reread::open("/proc/loadavg"),
-            netdev: Reread::open("/proc/net/dev"),
-            diskstats: Reread::open("/proc/diskstats"),
+            stat: ProcFile::open("/proc/stat"),
+            meminfo: ProcFile::open("/proc/meminfo"),
+            loadavg: ProcFile::open("/proc/loadavg"),
+            netdev: ProcFile::open("/proc/net/dev"),
+            diskstats: ProcFile::open("/proc/diskstats"),
             disk: disk.to_owned(),
             last: None,
         }
@@ -100,13 +100,13 @@ impl HostReader {
 
     /// The host's rates since the last reading. `None` at the first reading: rates need an interval.
     pub fn read(&mut self) -> Option<HostSample> {
-        let stat = self.stat.text();
+        let stat = self.stat.read_text();
         let now = Counters {
             mono_us: clock::mono_us(),
             cpu: CpuTicks::parse(stat),
             switches: stat.lines().find_map(|l| l.strip_prefix("ctxt ")?.trim().parse().ok()).unwrap_or(0),
-            net: net_bytes(self.netdev.text()),
-            disk: disk_fields(self.diskstats.text(), &self.disk),
+            net: parse_net_bytes(self.netdev.read_text()),
+            disk: parse_disk_fields(self.diskstats.read_text(), &self.disk),
         };
         let before = self.last.replace(now)?;
         let seconds = ((now.mono_us - before.mono_us) as f64 / 1e6).max(1e-3);
@@ -117,12 +117,17 @@ impl HostReader {
         let rate = |v: f64| v / seconds;
         let net = |i: usize| rate(now.net[i].wrapping_sub(before.net[i]) as f64);
         let per = |time_ms: f64, count: f64| if count > 0.0 { time_ms / count } else { 0.0 };
-        let meminfo = self.meminfo.text();
+        let meminfo = self.meminfo.read_text();
         let total = proc_file::bytes(meminfo, "MemTotal").unwrap_or(0);
         let available = proc_file::bytes(meminfo, "MemAvailable").unwrap_or(0);
         let cached = proc_file::bytes(meminfo, "Cached").unwrap_or(0);
-        let load: Vec<f64> =
-            self.loadavg.text().split_ascii_whitespace().take(3).filter_map(|t| t.parse().ok()).collect();
+        let load: Vec<f64> = self
+            .loadavg
+            .read_text()
+            .split_ascii_whitespace()
+            .take(3)
+            .filter_map(|t| t.parse().ok())
+            .collect();
         let load = |i: usize| load.get(i).copied().unwrap_or(0.0);
         Some(HostSample {
             mono_us: now.mono_us,
@@ -138,8 +143,8 @@ impl HostReader {
             lo_bytes_per_s: net(2),
             disk_reads_per_s: rate(disk(0)),
             disk_writes_per_s: rate(disk(4)),
-            disk_read_bytes_per_s: rate(disk(2) * SECTOR),
-            disk_write_bytes_per_s: rate(disk(6) * SECTOR),
+            disk_read_bytes_per_s: rate(disk(2) * SECTOR_BYTES),
+            disk_write_bytes_per_s: rate(disk(6) * SECTOR_BYTES),
             disk_read_await_ms: per(disk(3), disk(0)),
             disk_write_await_ms: per(disk(7), disk(4)),
             disk_queue: disk(10) / (seconds * 1000.0),
@@ -152,7 +157,7 @@ impl HostReader {
 }
 
 /// Bytes received and sent on everything but loopback, and through loopback.
-fn net_bytes(netdev: &str) -> [u64; 3] {
+fn parse_net_bytes(netdev: &str) -> [u64; 3] {
     let mut sums = [0u64; 3];
     for line in netdev.lines() {
         let Some((name, fields)) = line.split_once(':') else { continue };
@@ -170,7 +175,7 @@ fn net_bytes(netdev: &str) -> [u64; 3] {
 
 /// The eleven fields of a device: reads, merged, sectors, ms; writes, merged, sectors, ms;
 /// in flight, busy ms, weighted ms.
-fn disk_fields(diskstats: &str, device: &str) -> [u64; 11] {
+fn parse_disk_fields(diskstats: &str, device: &str) -> [u64; 11] {
     let mut fields = [0u64; 11];
     let line = diskstats.lines().find(|l| l.split_ascii_whitespace().nth(2) == Some(device));
     for (field, text) in fields.iter_mut().zip(line.unwrap_or("").split_ascii_whitespace().skip(3)) {
@@ -186,10 +191,10 @@ mod tests {
     #[test]
     fn counters_are_read_as_the_kernel_writes_them() {
         let net = "Inter-|\n face |\n  lo: 50 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n eth0: 7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n";
-        assert_eq!(net_bytes(net), [7, 9, 50]);
+        assert_eq!(parse_net_bytes(net), [7, 9, 50]);
         let disks = " 254 0 vda 1 2 3 4 5 6 7 8 9 10 11 0 0\n 254 1 vda1 9 9 9 9 9 9 9 9 9 9 9\n";
-        assert_eq!(disk_fields(disks, "vda"), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-        assert_eq!(disk_fields(disks, ""), [0; 11]);
+        assert_eq!(parse_disk_fields(disks, "vda"), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(parse_disk_fields(disks, ""), [0; 11]);
     }
 
     #[test]

@@ -27,14 +27,14 @@ pub struct Collectors {
     threads: Vec<JoinHandle<()>>,
 }
 
-const BEAT: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(100);
 /// Ticks a second. Host, server and own cost are read at every tenth tick.
-const BEATS_A_SECOND: u64 = 10;
+const TICKS_PER_SECOND: u64 = 10;
 
 impl Collectors {
     pub fn start(recorder: &Recorder, servers: Vec<ServerCounters>, run_dir: &std::path::Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut threads = vec![ticker::start(recorder.clone(), stop.clone())];
+        let mut threads = vec![ticker::start_ticker(recorder.clone(), stop.clone())];
         let (recorder, flag) = (recorder.clone(), stop.clone());
         let disk = host::disk_under(run_dir);
         threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, &flag)));
@@ -56,20 +56,20 @@ fn collect(recorder: &Recorder, mut servers: Vec<ServerCounters>, disk: &str, st
     let mut beat = 0u64;
     let mut next = clock::mono_us();
     while !stop.load(Ordering::Relaxed) {
-        next += BEAT.as_micros() as u64;
+        next += TICK.as_micros() as u64;
         clock::sleep_until(next);
         beat += 1;
         if let Some(sample) = pressure.read() {
-            recorder.sample(Sample::Pressure(sample));
+            recorder.record_sample(Sample::Pressure(sample));
         }
-        if beat.is_multiple_of(BEATS_A_SECOND) {
+        if beat.is_multiple_of(TICKS_PER_SECOND) {
             if let Some(sample) = host.read() {
-                recorder.sample(Sample::Host(sample));
+                recorder.record_sample(Sample::Host(sample));
             }
             for sample in servers.iter_mut().filter_map(ServerCounters::read) {
-                recorder.sample(Sample::Server(sample));
+                recorder.record_sample(Sample::Server(sample));
             }
-            recorder.sample(Sample::Own(own::read()));
+            recorder.record_sample(Sample::Own(own::read_own_usage()));
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::treatment::{cpu_of_process_us, resident_bytes};
 use toll_record::OwnSample;
 use toll_sys::clock;
 
-pub fn read() -> OwnSample {
+pub fn read_own_usage() -> OwnSample {
     let own = std::process::id();
     OwnSample {
         mono_us: clock::mono_us(),

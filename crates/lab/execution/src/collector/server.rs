@@ -1,6 +1,6 @@
 //! Reader of the server's status counters, once a second.
 
-use crate::treatment::Admin;
+use crate::treatment::AdminSession;
 use std::collections::BTreeMap;
 use toll_record::ServerSample;
 use toll_sys::clock;
@@ -36,7 +36,7 @@ const LEVELS: &[&str] = &[
 /// Reads the counters above over a session of its own.
 #[derive(Debug)]
 pub struct ServerCounters {
-    admin: Admin,
+    admin: AdminSession,
     /// Number of the server in the setup.
     number: u32,
     query: String,
@@ -44,7 +44,7 @@ pub struct ServerCounters {
 }
 
 impl ServerCounters {
-    pub fn new(admin: Admin, number: usize) -> Self {
+    pub fn new(admin: AdminSession, number: usize) -> Self {
         let names: Vec<_> = RATES.iter().chain(LEVELS).map(|n| format!("'{n}'")).collect();
         let query = format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({})", names.join(","));
         Self { admin, number: number as u32, query, last: None }
@@ -52,7 +52,7 @@ impl ServerCounters {
 
     /// The counters. `None` at the first reading, and if the server does not answer.
     pub fn read(&mut self) -> Option<ServerSample> {
-        let status = self.admin.pairs(&self.query).ok()?;
+        let status = self.admin.query_pairs(&self.query).ok()?;
         let now = clock::mono_us();
         let number = |map: &BTreeMap<String, String>, name: &str| map.get(name)?.parse::<f64>().ok();
         let mut values = BTreeMap::new();

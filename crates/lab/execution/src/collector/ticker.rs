@@ -11,7 +11,7 @@ const PERIOD_US: u64 = 10_000;
 /// A tick this late, in microseconds, is recorded: the host did not schedule toll in time.
 const LATE_US: u64 = 50_000;
 
-pub fn start(recorder: Recorder, stop: Arc<AtomicBool>) -> JoinHandle<()> {
+pub fn start_ticker(recorder: Recorder, stop: Arc<AtomicBool>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut due = clock::mono_us();
         while !stop.load(Ordering::Relaxed) {
@@ -20,7 +20,7 @@ pub fn start(recorder: Recorder, stop: Arc<AtomicBool>) -> JoinHandle<()> {
             let now = clock::mono_us();
             let late_us = now.saturating_sub(due);
             if late_us > LATE_US {
-                recorder.sample(Sample::Tick(Tick { mono_us: now, late_us }));
+                recorder.record_sample(Sample::Tick(Tick { mono_us: now, late_us }));
                 due = now;
             }
         }

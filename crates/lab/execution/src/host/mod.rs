@@ -3,11 +3,11 @@
 //! # Invariants
 //! Never changes anything. Never records a host name, user name or address.
 
-mod facts;
 pub mod noise;
 mod planning;
+mod properties;
 pub mod readiness;
 pub mod tools;
 
-pub use facts::facts;
 pub(crate) use planning::{for_planning, missing};
+pub use properties::describe_host;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use toll_sys::cpu::CpuTicks;
 
 /// Interval between two pieces of work, as in the pressure samples of a run.
-const BEAT: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 /// Length of one piece of work: long against a timer interrupt, short against the interval.
 const UNIT: Duration = Duration::from_millis(5);
 
 /// Result of the benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Noise {
+pub struct NoiseBenchmark {
     pub seconds: f64,
     pub units: usize,
     /// Median duration of the fixed piece of work, microseconds.
@@ -33,7 +33,7 @@ pub struct Noise {
     pub busy_pct: f64,
 }
 
-impl Noise {
+impl NoiseBenchmark {
     /// The consequence for a run, in words.
     ///
     /// The bounds are a judgement. With pairs in random order, the rounds of a `standard` run average out 5%
@@ -54,22 +54,22 @@ impl Noise {
 }
 
 /// Runs the benchmark for `length`, at least one second.
-pub fn pilot(length: Duration) -> Noise {
+pub fn run_noise_benchmark(length: Duration) -> NoiseBenchmark {
     let length = length.max(Duration::from_secs(1));
-    let count = unit_size();
+    let count = calibrate_unit();
     let before = CpuTicks::read();
     let begun = Instant::now();
     let (mut units, mut late) = (Vec::new(), Vec::new());
-    let mut next = begun + BEAT;
+    let mut next = begun + INTERVAL;
     while begun.elapsed() < length {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         late.push(Instant::now().saturating_duration_since(next).as_secs_f64() * 1e6);
         let started = Instant::now();
-        black_box(work(black_box(count)));
+        black_box(spin(black_box(count)));
         units.push(started.elapsed().as_secs_f64() * 1e6);
         // A beat that was missed is skipped, not made up for.
         while next <= Instant::now() {
-            next += BEAT;
+            next += INTERVAL;
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -77,7 +77,7 @@ pub fn pilot(length: Duration) -> Noise {
     let own_pct = units.iter().sum::<f64>() / (seconds * 1e6) / toll_sys::cpu::available() * 100.0;
     units.sort_by(f64::total_cmp);
     late.sort_by(f64::total_cmp);
-    Noise {
+    NoiseBenchmark {
         seconds,
         units: units.len(),
         unit_us_median: quantile(&units, 0.5),
@@ -93,11 +93,11 @@ pub fn pilot(length: Duration) -> Noise {
 
 /// Rounds of work that need about [`UNIT`] here. The best of five, so that a disturbance does not make the
 /// unit too short.
-fn unit_size() -> u64 {
+fn calibrate_unit() -> u64 {
     const PROBE: u64 = 200_000;
     let best = (0..5).map(|_| {
         let started = Instant::now();
-        black_box(work(black_box(PROBE)));
+        black_box(spin(black_box(PROBE)));
         started.elapsed().as_secs_f64()
     });
     let best = best.fold(f64::INFINITY, f64::min).max(1e-9);
@@ -105,7 +105,7 @@ fn unit_size() -> u64 {
 }
 
 /// Register-only integer work (xorshift64), without memory or kernel access.
-fn work(count: u64) -> u64 {
+fn spin(count: u64) -> u64 {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..count {
         x ^= x << 13;
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_disturbs_most_is_named_first() {
-        let quiet = Noise {
+        let quiet = NoiseBenchmark {
             seconds: 10.0,
             units: 100,
             unit_us_median: 5000.0,
@@ -170,8 +170,8 @@ mod tests {
             busy_pct: 1.0,
         };
         assert_eq!(quiet.verdict(), "quiet");
-        let busy = Noise { busy_pct: 50.0, steal_pct: 9.0, unit_cv_pct: 90.0, ..quiet.clone() };
+        let busy = NoiseBenchmark { busy_pct: 50.0, steal_pct: 9.0, unit_cv_pct: 90.0, ..quiet.clone() };
         assert!(busy.verdict().starts_with("busy"));
-        assert!(Noise { unit_cv_pct: 25.0, ..quiet }.verdict().starts_with("noisy"));
+        assert!(NoiseBenchmark { unit_cv_pct: 25.0, ..quiet }.verdict().starts_with("noisy"));
     }
 }

@@ -1,6 +1,6 @@
 //! Abilities of toll on this host, and the remedy for each missing one.
 
-use super::tools::KNOWN;
+use super::tools::TOOLS;
 use serde::Serialize;
 use std::path::Path;
 use toll_record::Tool;
@@ -24,13 +24,13 @@ pub struct Missing {
 }
 
 impl Ability {
-    pub fn available(&self) -> bool {
+    pub fn is_available(&self) -> bool {
         self.missing.is_empty()
     }
 }
 
 /// Requirement of an ability.
-enum Need {
+enum Requirement {
     Tool(&'static str),
     /// Any of these tools is enough; the first is advised.
     AnyTool(&'static [&'static str]),
@@ -38,9 +38,9 @@ enum Need {
     Path(&'static str, &'static str),
 }
 
-use Need::{AnyTool, Capability as Cap, Path as File, Tool as Program};
+use Requirement::{AnyTool, Capability as Cap, Path as File, Tool as Program};
 
-const ABILITIES: [(&str, bool, &[Need]); 10] = [
+const ABILITIES: [(&str, bool, &[Requirement]); 10] = [
     ("a private server (sandbox)", true, &[AnyTool(&["mariadbd", "mysqld"])]),
     ("captures by tcpdump (arms B to M)", true, &[Program("tcpdump"), Cap(Capability::NetRaw)]),
     ("streaming a capture to a remote end (arms H to J)", false, &[Program("nc")]),
@@ -70,22 +70,22 @@ const ABILITIES: [(&str, bool, &[Need]); 10] = [
 ];
 
 /// All abilities in order of importance.
-pub fn abilities(tools: &[Tool]) -> Vec<Ability> {
+pub fn check_abilities(tools: &[Tool]) -> Vec<Ability> {
     let all = ABILITIES.iter().map(|(what, essential, needs)| Ability {
         what: (*what).to_owned(),
         essential: *essential,
-        missing: needs.iter().filter_map(|need| missing(need, tools)).collect(),
+        missing: needs.iter().filter_map(|need| find_missing(need, tools)).collect(),
     });
     all.collect()
 }
 
-fn missing(need: &Need, tools: &[Tool]) -> Option<Missing> {
+fn find_missing(need: &Requirement, tools: &[Tool]) -> Option<Missing> {
     let there = |name: &str| tools.iter().any(|tool| tool.name == name && tool.version.is_some());
     match need {
-        Program(name) => (!there(name)).then(|| program(name, name)),
+        Program(name) => (!there(name)).then(|| missing_program(name, name)),
         AnyTool(names) => {
             let first = names.first()?;
-            (!names.iter().any(|name| there(name))).then(|| program(first, &names.join(" or ")))
+            (!names.iter().any(|name| there(name))).then(|| missing_program(first, &names.join(" or ")))
         }
         Cap(capability) => (!capability.is_effective())
             .then(|| Missing { what: capability.name().to_owned(), remedy: "run as root (sudo)".to_owned() }),
@@ -94,8 +94,8 @@ fn missing(need: &Need, tools: &[Tool]) -> Option<Missing> {
     }
 }
 
-fn program(name: &str, shown: &str) -> Missing {
-    let package = KNOWN.iter().find(|tool| tool.name == name).map_or(name, |tool| tool.package);
+fn missing_program(name: &str, shown: &str) -> Missing {
+    let package = TOOLS.iter().find(|tool| tool.name == name).map_or(name, |tool| tool.package);
     Missing { what: shown.to_owned(), remedy: format!("apt-get install {package}") }
 }
 
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn a_missing_tool_comes_with_the_command_that_installs_it() {
         let none: Vec<Tool> = Vec::new();
-        let found = abilities(&none);
+        let found = check_abilities(&none);
         let server = &found[0];
-        assert!(server.essential && !server.available());
+        assert!(server.essential && !server.is_available());
         assert_eq!(server.missing[0].remedy, "apt-get install mariadb-server");
         assert_eq!(server.missing[0].what, "mariadbd or mysqld");
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn either_server_will_do() {
         let one = [Tool { name: "mysqld".into(), version: Some("8.0.15".into()) }];
-        assert!(abilities(&one)[0].available());
+        assert!(check_abilities(&one)[0].is_available());
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         for (_, _, needs) in &ABILITIES {
             for need in *needs {
                 if let Program(name) = need {
-                    assert!(KNOWN.iter().any(|tool| tool.name == *name), "{name}");
+                    assert!(TOOLS.iter().any(|tool| tool.name == *name), "{name}");
                 }
             }
         }

@@ -8,43 +8,43 @@ use toll_sys::program::find_program;
 
 /// A program, or a library that it links, with its version command and its Debian package.
 #[derive(Debug, Clone, Copy)]
-pub struct Known {
+pub struct ToolSpec {
     pub name: &'static str,
     /// The program that prints the version, its own or the library's.
     program: &'static str,
-    ask: &'static [&'static str],
+    version_args: &'static [&'static str],
     pub package: &'static str,
 }
 
-const fn known(name: &'static str, ask: &'static [&'static str], package: &'static str) -> Known {
-    Known { name, program: name, ask, package }
+const fn tool_spec(name: &'static str, ask: &'static [&'static str], package: &'static str) -> ToolSpec {
+    ToolSpec { name, program: name, version_args: ask, package }
 }
 
-pub const KNOWN: [Known; 18] = [
-    known("mariadbd", &["--version"], "mariadb-server"),
-    known("mysqld", &["--version"], "mysql-server"),
-    known("sysbench", &["--version"], "sysbench"),
-    known("tcpdump", &["--version"], "tcpdump"),
-    Known { program: "tcpdump", ..known("libpcap", &["--version"], "libpcap0.8") },
-    known("nc", &["-h"], "netcat-openbsd"),
-    known("pt-query-digest", &["--version"], "percona-toolkit"),
-    known("dumpcap", &["--version"], "wireshark-common"),
-    known("tshark", &["--version"], "tshark"),
-    known("bpftrace", &["--version"], "bpftrace"),
-    known("ip", &["-V"], "iproute2"),
-    known("tc", &["-V"], "iproute2"),
-    known("ssh", &["-V"], "openssh-client"),
-    known("sshd", &["-V"], "openssh-server"),
-    known("git", &["--version"], "git"),
-    known("mariadb-dump", &["--version"], "mariadb-client"),
-    known("mysqldump", &["--version"], "mysql-client"),
-    known("zstd", &["--version"], "zstd"),
+pub const TOOLS: [ToolSpec; 18] = [
+    tool_spec("mariadbd", &["--version"], "mariadb-server"),
+    tool_spec("mysqld", &["--version"], "mysql-server"),
+    tool_spec("sysbench", &["--version"], "sysbench"),
+    tool_spec("tcpdump", &["--version"], "tcpdump"),
+    ToolSpec { program: "tcpdump", ..tool_spec("libpcap", &["--version"], "libpcap0.8") },
+    tool_spec("nc", &["-h"], "netcat-openbsd"),
+    tool_spec("pt-query-digest", &["--version"], "percona-toolkit"),
+    tool_spec("dumpcap", &["--version"], "wireshark-common"),
+    tool_spec("tshark", &["--version"], "tshark"),
+    tool_spec("bpftrace", &["--version"], "bpftrace"),
+    tool_spec("ip", &["-V"], "iproute2"),
+    tool_spec("tc", &["-V"], "iproute2"),
+    tool_spec("ssh", &["-V"], "openssh-client"),
+    tool_spec("sshd", &["-V"], "openssh-server"),
+    tool_spec("git", &["--version"], "git"),
+    tool_spec("mariadb-dump", &["--version"], "mariadb-client"),
+    tool_spec("mysqldump", &["--version"], "mysql-client"),
+    tool_spec("zstd", &["--version"], "zstd"),
 ];
 
 /// All of [`KNOWN`], with the version of each that is installed. As slow as the slowest version command.
-pub fn found() -> Vec<Tool> {
+pub fn detect_tools() -> Vec<Tool> {
     std::thread::scope(|scope| {
-        let asked: Vec<_> = KNOWN.iter().map(|tool| (tool, scope.spawn(|| version(tool)))).collect();
+        let asked: Vec<_> = TOOLS.iter().map(|tool| (tool, scope.spawn(|| read_version(tool)))).collect();
         let answers = asked
             .into_iter()
             .map(|(tool, answer)| Tool { name: tool.name.to_owned(), version: answer.join().ok().flatten() });
@@ -56,11 +56,11 @@ pub fn found() -> Vec<Tool> {
 /// program.
 ///
 /// Programs differ in whether they print to stdout or stderr, and in their exit codes.
-fn version(tool: &Known) -> Option<String> {
+fn read_version(tool: &ToolSpec) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(5);
     let path = find_program(tool.program)?;
     let mut command = child_process::clean_env_command(path);
-    command.args(tool.ask).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(tool.version_args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().ok()?;
     let begun = Instant::now();
     while child.try_wait().ok()?.is_none() {
@@ -75,11 +75,11 @@ fn version(tool: &Known) -> Option<String> {
     let is_it = |line: &&str| if is_library { line.starts_with(tool.name) } else { !line.is_empty() };
     let line = said.iter().flat_map(|text| text.lines()).map(str::trim).find(is_it);
     // A path would name the user whose home it is in.
-    Some(line.map_or_else(|| "version unknown".to_owned(), |line| without_directory(line, tool.name)))
+    Some(line.map_or_else(|| "version unknown".to_owned(), |line| strip_directory(line, tool.name)))
 }
 
 /// `/opt/x/bin/mysqld  Ver 8.0.15` becomes `mysqld  Ver 8.0.15`.
-fn without_directory(line: &str, name: &str) -> String {
+fn strip_directory(line: &str, name: &str) -> String {
     let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
     if first.starts_with('/') && first.ends_with(name) { format!("{name} {rest}") } else { line.to_owned() }
 }
@@ -90,22 +90,23 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_has_no_version_and_one_that_is_there_has_one() {
-        assert_eq!(version(&known("no-such-program-at-all", &[], "none")), None);
-        let shell = version(&known("sh", &["-c", "echo; echo sh 1.2"], "dash"));
+        assert_eq!(read_version(&tool_spec("no-such-program-at-all", &[], "none")), None);
+        let shell = read_version(&tool_spec("sh", &["-c", "echo; echo sh 1.2"], "dash"));
         assert_eq!(shell.as_deref(), Some("sh 1.2"));
     }
 
     #[test]
     fn a_library_has_the_version_that_its_program_says() {
-        let asked = Known { program: "sh", ..known("libx", &["-c", "echo sh 1.2; echo libx 3.4"], "libx0") };
-        assert_eq!(version(&asked).as_deref(), Some("libx 3.4"));
-        let mute = Known { program: "sh", ..known("liby", &["-c", "echo sh 1.2"], "liby0") };
-        assert_eq!(version(&mute).as_deref(), Some("version unknown"));
+        let asked =
+            ToolSpec { program: "sh", ..tool_spec("libx", &["-c", "echo sh 1.2; echo libx 3.4"], "libx0") };
+        assert_eq!(read_version(&asked).as_deref(), Some("libx 3.4"));
+        let mute = ToolSpec { program: "sh", ..tool_spec("liby", &["-c", "echo sh 1.2"], "liby0") };
+        assert_eq!(read_version(&mute).as_deref(), Some("version unknown"));
     }
 
     #[test]
     fn the_directory_of_a_program_is_left_out() {
-        assert_eq!(without_directory("/home/me/bin/mysqld  Ver 8", "mysqld"), "mysqld  Ver 8");
-        assert_eq!(without_directory("tcpdump version 4.99", "tcpdump"), "tcpdump version 4.99");
+        assert_eq!(strip_directory("/home/me/bin/mysqld  Ver 8", "mysqld"), "mysqld  Ver 8");
+        assert_eq!(strip_directory("tcpdump version 4.99", "tcpdump"), "tcpdump version 4.99");
     }
 }

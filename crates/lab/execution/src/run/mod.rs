@@ -5,20 +5,20 @@
 //! # Invariants
 //! Host and server are restored on every way out.
 
-mod foretell;
 mod name;
+mod power_forecast;
 mod trials;
 
 use crate::collector::{Collectors, ServerCounters};
-use crate::conduct::{Ending, Progress};
 use crate::recorder::Recorder;
-use crate::stage::{self, Opened, ServerChoice};
+use crate::testbed::{self, OpenTestbed, ServerChoice};
+use crate::trial_loop::{Progress, RunEnd};
 use anyhow::{Context, bail};
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use toll_journal::{Journal, Undo};
-use toll_model::plan::{self, Settled, Wishes};
+use toll_model::plan::{self, ResolvedScenario, RunOverrides};
 use toll_model::scenario::Scenario;
 use toll_net::pcap::profile::json::Document;
 use toll_record::{CAPTURES_FILE, Plan, RunDir, RunResult, RunWriter, Setup};
@@ -27,12 +27,12 @@ use toll_sys::cancel::CancelToken;
 use toll_sys::{private_file, redact};
 
 /// Files that are written before the first trial, and removed if there is none.
-const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES_FILE];
+const PRE_TRIAL_FILES: [&str; 3] = ["plan.json", "host.json", CAPTURES_FILE];
 
 /// Request for a run.
 #[derive(Debug, Clone)]
-pub struct Asked {
-    pub what: What,
+pub struct RunRequest {
+    pub source: RunSource,
     /// The scenario's text, stored in the run.
     pub text: String,
     pub server: ServerChoice,
@@ -48,35 +48,35 @@ pub struct Asked {
 
 /// Source of the run: scenario or plan.
 #[derive(Debug, Clone)]
-pub enum What {
+pub enum RunSource {
     /// A scenario to plan, with command-line overrides.
-    Scenario(Box<Scenario>, Box<Wishes>),
+    Scenario(Box<Scenario>, Box<RunOverrides>),
     /// An earlier plan, to be repeated exactly.
     Plan(Box<Plan>),
 }
 
 /// Whoever runs it: where progress is shown, and what ends the run early.
 #[derive(Clone, Copy)]
-struct Caller<'a> {
+struct RunContext<'a> {
     progress: &'a dyn Progress,
     cancel: &'a CancelToken,
 }
 
 /// The source of the run after everything is resolved that needs no server.
-enum Work {
-    Settled(Box<Settled>, Box<Wishes>),
+enum ResolvedSource {
+    Scenario(Box<ResolvedScenario>, Box<RunOverrides>),
     Plan(Box<Plan>),
 }
 
-impl Work {
-    fn of(what: &What) -> anyhow::Result<Self> {
+impl ResolvedSource {
+    fn resolve(what: &RunSource) -> anyhow::Result<Self> {
         Ok(match what {
-            What::Scenario(scenario, wishes) => {
-                let settled = Settled::new(scenario.as_ref().clone(), wishes)?;
-                Self::Settled(Box::new(settled), wishes.clone())
+            RunSource::Scenario(scenario, wishes) => {
+                let resolved = ResolvedScenario::new(scenario.as_ref().clone(), wishes)?;
+                Self::Scenario(Box::new(resolved), wishes.clone())
             }
-            What::Plan(plan) => {
-                plan::check_whole(plan)?;
+            RunSource::Plan(plan) => {
+                plan::check_unredacted(plan)?;
                 Self::Plan(plan.clone())
             }
         })
@@ -84,14 +84,14 @@ impl Work {
 
     fn scenario(&self) -> &str {
         match self {
-            Self::Settled(settled, _) => &settled.scenario.name,
+            Self::Scenario(settled, _) => &settled.scenario.name,
             Self::Plan(plan) => &plan.scenario,
         }
     }
 
     fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
         match self {
-            Self::Settled(settled, _) => stage::setup(settled, choice),
+            Self::Scenario(settled, _) => testbed::resolve_setup(settled, choice),
             Self::Plan(plan) => Ok(plan.setup.clone()),
         }
     }
@@ -99,24 +99,24 @@ impl Work {
 
 /// A finished run.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     pub dir: PathBuf,
     pub result: RunResult,
-    pub ending: Ending,
+    pub ending: RunEnd,
     /// The reason why `result.json` could not be written, although all was measured.
-    pub unwritten: Option<anyhow::Error>,
+    pub write_error: Option<anyhow::Error>,
     /// Mode of files without literals, for the readers that the user's umask allows.
-    pub readers: u32,
+    pub reader_mode: u32,
 }
 
 /// Carries the run out. An interrupted run is finished too: its measurements are analysed.
 ///
 /// # Errors
 /// The run cannot begin, or the host or server could not be restored.
-pub fn run(asked: Asked, progress: &dyn Progress, cancel: &CancelToken) -> anyhow::Result<Finished> {
-    let mut work = Work::of(&asked.what)?;
-    let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
-    let run_id = name::run_id(&dir);
+pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> anyhow::Result<FinishedRun> {
+    let mut work = ResolvedSource::resolve(&asked.source)?;
+    let dir = asked.out.clone().unwrap_or_else(|| name::new_run_dir(work.scenario()));
+    let run_id = name::new_run_id(&dir);
     let _alone = HostLock::acquire(&run_id)?;
     make_dir(&dir, asked.readers)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
@@ -126,22 +126,22 @@ pub fn run(asked: Asked, progress: &dyn Progress, cancel: &CancelToken) -> anyho
     std::fs::write(dir.join("scenario.toml"), redact::redact_text(&asked.text))
         .context("cannot write scenario.toml")?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
-    for name in PLANNED {
+    for name in PRE_TRIAL_FILES {
         let path = std::path::absolute(toll_record::temporary_path(&dir, name))?;
         journal.record(Undo::Path { path })?;
     }
-    let conducted = conduct(&asked, &mut work, &dir, writer, journal, Caller { progress, cancel });
+    let conducted = run_in_testbed(&asked, &mut work, &dir, writer, journal, RunContext { progress, cancel });
     let ending = match conducted {
         Ok(ending) => ending,
         Err(error) => {
-            forget_unmeasured(&dir);
+            remove_unmeasured_dir(&dir);
             return Err(error);
         }
     };
     let run = RunDir::open(&dir)?;
-    let result = toll_analysis::run(&run).context("the run is whole, its analysis failed")?;
+    let result = toll_analysis::analyse_run_dir(&run).context("the run is whole, its analysis failed")?;
     let unwritten = write_result(&run, &result, asked.readers).err();
-    Ok(Finished { dir, result, ending, unwritten, readers: asked.readers })
+    Ok(FinishedRun { dir, result, ending, write_error: unwritten, reader_mode: asked.readers })
 }
 
 /// Makes the run directory, and those above it that are not there, for the readers that the user allows.
@@ -165,18 +165,18 @@ fn write_result(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Resul
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn conduct(
-    asked: &Asked,
-    work: &mut Work,
+fn run_in_testbed(
+    asked: &RunRequest,
+    work: &mut ResolvedSource,
     dir: &Path,
     writer: RunWriter,
     journal: Journal,
-    caller: Caller<'_>,
-) -> anyhow::Result<Ending> {
-    let Caller { progress, cancel } = caller;
+    caller: RunContext<'_>,
+) -> anyhow::Result<RunEnd> {
+    let RunContext { progress, cancel } = caller;
     let setup = work.setup(&asked.server)?;
-    let Opened { mut stage, mut facts, host } =
-        stage::open(&asked.server, &setup, dir, journal, progress, cancel)?;
+    let OpenTestbed { testbed: mut stage, mut facts, host } =
+        testbed::open(&asked.server, &setup, dir, journal, progress, cancel)?;
     let conducted = (|| {
         if cancel.is_cancelled() {
             bail!("interrupted before the first trial");
@@ -186,35 +186,35 @@ fn conduct(
             let document = Document { profiles: std::mem::take(&mut stage.rig.captures) };
             writer.write_captures(&document).with_context(|| format!("cannot write {CAPTURES_FILE}"))?;
         }
-        for line in &stage.rig.told {
+        for line in &stage.rig.step_notes {
             tracing::info!("{line}");
         }
         let counters = stage.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
-        let ending = trials::trials(asked, work, &mut facts, &mut stage, &recorder, dir, caller);
+        let ending = trials::run_trials(asked, work, &mut facts, &mut stage, &recorder, dir, caller);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
     })();
-    let closed = stage::close(stage);
+    let closed = testbed::close(stage);
     // What was measured holds even where something could not be put back; that is still an error.
     match (conducted, closed) {
         (conducted, Ok(())) => conducted,
-        (Ok(_), Err(left)) => Ok(Ending::Cut(format!("{left:#}"))),
+        (Ok(_), Err(left)) => Ok(RunEnd::Aborted(format!("{left:#}"))),
         (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
     }
 }
 
 /// Removes the directory of a run that ended before its first trial.
-fn forget_unmeasured(dir: &Path) {
+fn remove_unmeasured_dir(dir: &Path) {
     if std::fs::metadata(dir.join("trials.ndjson")).is_ok_and(|trials| trials.len() > 0) {
         tracing::info!("what was measured until then is in {}", dir.display());
         return;
     }
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
-    let planned = PLANNED.map(|name| dir.join(name));
+    let planned = PRE_TRIAL_FILES.map(|name| dir.join(name));
     let ours = |path: &PathBuf| {
         path.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "zst") || planned.contains(path)
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// `run-SCENARIO-YYYYMMDD-HHMMSS` in the current directory, with a number appended if that exists.
-pub fn fresh(scenario: &str) -> PathBuf {
+pub fn new_run_dir(scenario: &str) -> PathBuf {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let base = format!("run-{scenario}-{now}");
     let mut path = PathBuf::from(&base);
@@ -16,7 +16,7 @@ pub fn fresh(scenario: &str) -> PathBuf {
 }
 
 /// Identifier that is unique on this host. Directory names may recur; process id and time do not.
-pub fn run_id(dir: &Path) -> String {
+pub fn new_run_id(dir: &Path) -> String {
     let name = dir.file_name().and_then(|n| n.to_str()).unwrap_or("run");
     let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(40).collect();
     format!("{name}-{}-{}", std::process::id(), toll_sys::clock::wall_us())

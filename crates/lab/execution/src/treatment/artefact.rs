@@ -15,10 +15,10 @@ use toll_sys::server_process::ServerProcess;
 
 /// A directory that the server may write to.
 #[derive(Debug, Clone)]
-pub struct LogPlace {
+pub struct LogDirectory {
     /// The path as toll sees it, and as the server calls it.
-    here: PathBuf,
-    there: PathBuf,
+    local_path: PathBuf,
+    server_path: PathBuf,
     /// The server's user and group. Absent if they are toll's.
     owner: Option<(Uid, Gid)>,
 }
@@ -27,8 +27,8 @@ pub struct LogPlace {
 #[derive(Debug)]
 pub struct ArtefactFile {
     /// The path as toll sees it, and as the writer calls it.
-    pub here: PathBuf,
-    pub there: PathBuf,
+    pub local_path: PathBuf,
+    pub writer_path: PathBuf,
     undo: UndoId,
     /// The directory of a tool's artefact. Absent for a server's log.
     own: Option<PathBuf>,
@@ -37,14 +37,14 @@ pub struct ArtefactFile {
     earlier_bytes: u64,
 }
 
-impl LogPlace {
+impl LogDirectory {
     /// The data directory of a sandbox.
-    pub fn of_sandbox(datadir: &Path) -> Self {
-        Self { here: datadir.to_owned(), there: datadir.to_owned(), owner: None }
+    pub fn for_sandbox(datadir: &Path) -> Self {
+        Self { local_path: datadir.to_owned(), server_path: datadir.to_owned(), owner: None }
     }
 
     /// The data directory of an existing server. The error explains why arms with logs cannot run.
-    pub fn of(local: Option<ServerProcess>, datadir: &Path) -> Result<Self, String> {
+    pub fn for_server(local: Option<ServerProcess>, datadir: &Path) -> Result<Self, String> {
         let local = local.ok_or(
             "the server writes its log on its own host, where toll does not run or may not look: run toll \
              there, as root",
@@ -57,12 +57,12 @@ impl LogPlace {
             ));
         }
         let owner = Some((Uid::from_raw(local.uid), Gid::from_raw(local.gid)));
-        Ok(Self { here: local.to_host_path(datadir), there: datadir.to_owned(), owner })
+        Ok(Self { local_path: local.to_host_path(datadir), server_path: datadir.to_owned(), owner })
     }
 
     /// Creates the file `name`, empty.
-    pub fn make(&self, name: &str, journal: &Journal) -> anyhow::Result<ArtefactFile> {
-        let (here, there) = (self.here.join(name), self.there.join(name));
+    pub fn create_log(&self, name: &str, journal: &Journal) -> anyhow::Result<ArtefactFile> {
+        let (here, there) = (self.local_path.join(name), self.server_path.join(name));
         let undo = journal.record(Undo::Path { path: here.clone() })?;
         // Never opens what somebody else has put there.
         let made = private_file::create(&here).context("cannot make it").and_then(|file| match self.owner {
@@ -70,9 +70,14 @@ impl LogPlace {
             None => Ok(()),
         });
         match made {
-            Ok(()) => {
-                Ok(ArtefactFile { here, there, undo, own: None, shape: Shape::Files, earlier_bytes: 0 })
-            }
+            Ok(()) => Ok(ArtefactFile {
+                local_path: here,
+                writer_path: there,
+                undo,
+                own: None,
+                shape: Shape::Files,
+                earlier_bytes: 0,
+            }),
             Err(error) => {
                 journal.undo(undo)?;
                 Err(error).with_context(|| format!("{}, for the server's log", here.display()))
@@ -83,32 +88,39 @@ impl LogPlace {
 
 impl ArtefactFile {
     /// An artefact that a tool will create in a directory of its own. `shape`: it may be a directory itself.
-    pub fn of_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
+    pub fn for_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
         let undo = journal.record(Undo::Path { path: own.clone() })?;
         let here = own.join(name);
-        let made = Self { there: here.clone(), here, undo, own: Some(own), shape, earlier_bytes: 0 };
-        made.make_place()?;
+        let made = Self {
+            writer_path: here.clone(),
+            local_path: here,
+            undo,
+            own: Some(own),
+            shape,
+            earlier_bytes: 0,
+        };
+        made.create_directory()?;
         Ok(made)
     }
 
-    fn make_place(&self) -> anyhow::Result<()> {
+    fn create_directory(&self) -> anyhow::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
-        let place = if self.shape == Shape::Directory { &self.here } else { own };
+        let place = if self.shape == Shape::Directory { &self.local_path } else { own };
         private_file::create_dir(place)
     }
 
     /// Removes what is there before another run of its tool; its bytes still count. A server's log stays.
-    pub fn begin_anew(&mut self) -> anyhow::Result<()> {
+    pub fn reset(&mut self) -> anyhow::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let held = self.bytes();
         std::fs::remove_dir_all(own).with_context(|| format!("cannot empty {}", own.display()))?;
         self.earlier_bytes = held;
-        self.make_place()
+        self.create_directory()
     }
 
     /// Its files, oldest first.
     pub fn files(&self) -> Vec<PathBuf> {
-        let Some(own) = &self.own else { return vec![self.here.clone()] };
+        let Some(own) = &self.own else { return vec![self.local_path.clone()] };
         let mut files = Vec::new();
         let mut places = vec![own.clone()];
         while let Some(place) = places.pop() {
@@ -136,11 +148,11 @@ impl ArtefactFile {
     }
 
     /// Moves it into the run's directory `dir`. Returns the name of its first file, or directory, there.
-    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
+    pub fn move_to_run(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
         let Some(own) = &self.own else {
             let kept = dir.join(name);
             let mut target = private_file::create(&kept)?;
-            let mut source = std::fs::File::open(&self.here)?;
+            let mut source = std::fs::File::open(&self.local_path)?;
             std::io::copy(&mut source, &mut target)
                 .with_context(|| format!("cannot keep {}", kept.display()))?;
             self.remove(journal)?;
@@ -150,7 +162,7 @@ impl ArtefactFile {
         names.sort();
         for name in &names {
             let kept = dir.join(name);
-            moved(&own.join(name), &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
+            move_path(&own.join(name), &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
         }
         self.remove(journal)?;
         Ok(names.first().map(|name| name.to_string_lossy().into_owned()))
@@ -158,7 +170,7 @@ impl ArtefactFile {
 }
 
 /// Moves a file, or a directory within one file system.
-fn moved(from: &Path, to: &Path) -> std::io::Result<()> {
+fn move_path(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::fs::rename(from, to) {
         // From memory to a disk; what is left there goes with its directory.
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => std::fs::copy(from, to).map(drop),

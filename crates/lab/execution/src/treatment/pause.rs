@@ -10,20 +10,20 @@ use nix::unistd::Pid;
 /// once and waits in close(2). Measured: 0.04 s without a load, up to 16 s with one, and 0.02 to 0.06 s from
 /// the moment the load was paused. No further signal hastens it.
 #[derive(Debug, Clone, Copy)]
-pub struct Pausable(pub Pid);
+pub struct PausableLoad(pub Pid);
 
 /// A load that is paused until this is dropped.
-pub struct Paused(Pid);
+pub struct PausedLoad(Pid);
 
-impl Pausable {
+impl PausableLoad {
     #[allow(clippy::disallowed_methods)] // the driver: a child of this run, not waited for yet
-    pub fn pause(self) -> Paused {
+    pub fn pause(self) -> PausedLoad {
         let _ = kill(self.0, Signal::SIGSTOP);
-        Paused(self.0)
+        PausedLoad(self.0)
     }
 }
 
-impl Drop for Paused {
+impl Drop for PausedLoad {
     #[allow(clippy::disallowed_methods)] // as above
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGCONT);

@@ -25,7 +25,7 @@ pub fn cpu_of_group_us(pgid: i32) -> u64 {
 }
 
 /// A process and all that descend from it, leaves last.
-pub fn descendants(pid: u32) -> Vec<u32> {
+pub fn list_descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
     while next < found.len() && found.len() < 1024 {

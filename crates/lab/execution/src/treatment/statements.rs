@@ -7,14 +7,14 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
-use toll_model::fill::Fill;
+use toll_model::placeholders::PlaceholderValues;
 use toll_mysql::{Connection, Error, Target};
 use toll_record::{Arm, RowUpdate};
 use toll_sys::slow_warning::SlowWarning;
 
 /// toll's own session with the server, for settings and counters. Reconnects if the session was lost.
 #[derive(Debug)]
-pub struct Admin {
+pub struct AdminSession {
     target: Target,
     /// Server reference for restoring settings after a kill. Absent for a sandbox, which ends with the run.
     server: Option<ServerRef>,
@@ -23,29 +23,29 @@ pub struct Admin {
 
 /// Settings that are in force for an arm.
 #[derive(Debug)]
-pub struct Switched {
-    back: Vec<String>,
+pub struct AppliedSettings {
+    restore_sql: Vec<String>,
     undo: Option<UndoId>,
 }
 
 /// Error: settings could not be restored.
 #[derive(Debug, thiserror::Error)]
 #[error("could not put the server's settings back: {cause:#}")]
-pub struct NotPutBack {
-    pub switched: Switched,
+pub struct RestoreError {
+    pub applied: AppliedSettings,
     cause: anyhow::Error,
 }
 
 /// Time limit of a statement. A hung server must not block toll; changes stay in the journal.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of the server's greeting.
-const GREET_WITHIN: Duration = Duration::from_secs(5);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Silence after which the waiting user is informed.
 const SILENCE: Duration = Duration::from_secs(1);
 /// ER_OPTION_PREVENTS_STATEMENT: with skip_grant_tables there are no grants, and everybody may do anything.
-const WITHOUT_GRANT_TABLES: u16 = 1290;
+const ER_OPTION_PREVENTS_STATEMENT: u16 = 1290;
 
-impl Admin {
+impl AdminSession {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
         Self { target, server, connection: None }
     }
@@ -58,10 +58,13 @@ impl Admin {
     /// Runs `work` in the session. A session that timed out is not used again.
     ///
     /// Its late answer would be mistaken for the next statement's.
-    fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Error>) -> anyhow::Result<T> {
+    fn with_connection<T>(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> Result<T, Error>,
+    ) -> anyhow::Result<T> {
         let mut connection = match self.connection.take() {
             Some(mut kept) => {
-                kept.set_read_timeout(Some(GREET_WITHIN))?;
+                kept.set_read_timeout(Some(GREETING_TIMEOUT))?;
                 // Closed by the server or a restart; one that hangs would not answer another session either.
                 match kept.ping() {
                     Ok(()) => kept,
@@ -71,7 +74,7 @@ impl Admin {
             }
             None => self.connect()?,
         };
-        connection.set_read_timeout(Some(ANSWER_WITHIN))?;
+        connection.set_read_timeout(Some(STATEMENT_TIMEOUT))?;
         let done = work(&mut connection);
         if !matches!(done, Err(Error::ConnectionLost { .. })) {
             self.connection = Some(connection);
@@ -80,79 +83,90 @@ impl Admin {
     }
 
     fn connect(&self) -> anyhow::Result<Connection> {
-        let target =
-            Target { connect_timeout: GREET_WITHIN.min(self.target.connect_timeout), ..self.target.clone() };
+        let target = Target {
+            connect_timeout: GREETING_TIMEOUT.min(self.target.connect_timeout),
+            ..self.target.clone()
+        };
         Connection::connect(&target)
             .with_context(|| format!("cannot reach the server at {}", self.target.address))
     }
 
-    pub fn run(&mut self, sql: &str) -> anyhow::Result<()> {
-        self.with(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
+    pub fn execute(&mut self, sql: &str) -> anyhow::Result<()> {
+        self.with_connection(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
     }
 
     /// True if this account may change global variables, according to its grants.
     ///
     /// A trial change would not be in any journal.
-    pub fn may_set_global(&mut self) -> bool {
-        let mut grants = match self.rows("SHOW GRANTS") {
+    pub fn can_set_global(&mut self) -> bool {
+        let mut grants = match self.query_rows("SHOW GRANTS") {
             Ok(grants) => grants,
             Err(error) => {
                 let code = error.downcast_ref::<Error>().map(Error::code);
-                return code == Some(WITHOUT_GRANT_TABLES);
+                return code == Some(ER_OPTION_PREVENTS_STATEMENT);
             }
         };
         // MariaDB has told of the current role already; MySQL only does when its roles are named.
-        let role =
-            self.rows("SELECT CURRENT_ROLE()").ok().and_then(|rows| rows.into_iter().flatten().next()?);
+        let role = self
+            .query_rows("SELECT CURRENT_ROLE()")
+            .ok()
+            .and_then(|rows| rows.into_iter().flatten().next()?);
         if let Some(roles) = role {
             grants.extend(
-                self.rows(&format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}")).unwrap_or_default(),
+                self.query_rows(&format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}")).unwrap_or_default(),
             );
         }
         grants.iter().flatten().flatten().any(|grant| allows_set_global(grant))
     }
 
     /// Global variables whose names match a LIKE pattern.
-    pub fn variables(&mut self, like: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let sql = format!("SHOW GLOBAL VARIABLES LIKE {}", quoted(like));
-        self.pairs(&sql)
+    pub fn query_variables(&mut self, like: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let sql = format!("SHOW GLOBAL VARIABLES LIKE {}", quote_string(like));
+        self.query_pairs(&sql)
     }
 
     /// Rows of two columns, as a map.
-    pub fn pairs(&mut self, sql: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let pairs = self.rows(sql)?.into_iter().filter_map(|row| {
+    pub fn query_pairs(&mut self, sql: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let pairs = self.query_rows(sql)?.into_iter().filter_map(|row| {
             let mut cells = row.into_iter();
             Some((cells.next()??, cells.next()?.unwrap_or_default()))
         });
         Ok(pairs.collect())
     }
 
-    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
-        let rows = self.with(|c| c.query(sql)).with_context(|| format!("the server did not do `{sql}`"))?;
+    fn query_rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
+        let rows = self
+            .with_connection(|c| c.query(sql))
+            .with_context(|| format!("the server did not do `{sql}`"))?;
         Ok(rows.rows)
     }
 
     /// The single number that a query returns. `None` if it fails.
-    pub fn number(&mut self, sql: &str) -> Option<u64> {
-        self.rows(sql).ok()?.first()?.first()?.as_deref()?.parse().ok()
+    pub fn query_number(&mut self, sql: &str) -> Option<u64> {
+        self.query_rows(sql).ok()?.first()?.first()?.as_deref()?.parse().ok()
     }
 
     /// Applies an arm's settings.
     ///
     /// # Errors
     /// The server refuses a setting or a statement.
-    pub fn switch_on(&mut self, arm: &Arm, fill: &Fill, journal: &Journal) -> anyhow::Result<Switched> {
+    pub fn switch_on(
+        &mut self,
+        arm: &Arm,
+        placeholders: &PlaceholderValues,
+        journal: &Journal,
+    ) -> anyhow::Result<AppliedSettings> {
         let treatment = &arm.treatment;
-        let settings = self.settings(&treatment.settings, fill)?;
-        let updates = treatment.updates.iter().map(|update| self.row_changes(update));
+        let settings = self.read_settings(&treatment.settings, placeholders)?;
+        let updates = treatment.updates.iter().map(|update| self.read_row_changes(update));
         let updates = updates.collect::<Result<Vec<_>, _>>()?;
-        let forward: Vec<String> = (settings.iter().map(|s| s.forward.clone()))
-            .chain(updates.iter().map(|u| u.forward.clone()))
+        let forward: Vec<String> = (settings.iter().map(|s| s.apply_sql.clone()))
+            .chain(updates.iter().map(|u| u.apply_sql.clone()))
             .chain(treatment.on.iter().cloned())
             .collect();
         let back: Vec<String> = (treatment.off.iter().cloned())
-            .chain(updates.into_iter().rev().flat_map(|u| u.back))
-            .chain(settings.into_iter().rev().map(|s| s.back))
+            .chain(updates.into_iter().rev().flat_map(|u| u.restore_sql))
+            .chain(settings.into_iter().rev().map(|s| s.restore_sql))
             .collect();
         let undo = match &self.server {
             Some(server) => Some(journal.record(Undo::Settings {
@@ -162,9 +176,9 @@ impl Admin {
             })?),
             None => None,
         };
-        let switched = Switched { back, undo };
+        let switched = AppliedSettings { restore_sql: back, undo };
         for sql in &forward {
-            if let Err(error) = self.run(sql) {
+            if let Err(error) = self.execute(sql) {
                 self.switch_off(switched, journal)?;
                 return Err(error);
             }
@@ -173,35 +187,39 @@ impl Admin {
     }
 
     /// The variables that an arm sets, with their old values.
-    fn settings(&mut self, wished: &[toll_record::Setting], fill: &Fill) -> anyhow::Result<Vec<Setting>> {
+    fn read_settings(
+        &mut self,
+        wished: &[toll_record::Setting],
+        placeholders: &PlaceholderValues,
+    ) -> anyhow::Result<Vec<Setting>> {
         let mut settings = Vec::new();
         for toll_record::Setting { name, value, if_known } in wished {
-            let Some(old) = self.variables(name)?.remove(name.as_str()) else {
+            let Some(old) = self.query_variables(name)?.remove(name.as_str()) else {
                 if !if_known {
                     bail!("the server does not know the variable {name}");
                 }
                 continue;
             };
             settings.push(Setting {
-                forward: format!("SET GLOBAL {name} = {}", literal(&fill.apply(value)?)),
-                back: format!("SET GLOBAL {name} = {}", literal(&old)),
+                apply_sql: format!("SET GLOBAL {name} = {}", literal(&placeholders.fill_in(value)?)),
+                restore_sql: format!("SET GLOBAL {name} = {}", literal(&old)),
             });
         }
         Ok(settings)
     }
 
     /// One statement that changes the rows, and statements that restore each changed row.
-    fn row_changes(&mut self, update: &RowUpdate) -> anyhow::Result<RowChanges> {
+    fn read_row_changes(&mut self, update: &RowUpdate) -> anyhow::Result<RowChanges> {
         let table = update.table.split('.').map(quoted_name).collect::<Vec<_>>().join(".");
         let columns: Vec<String> =
             update.key.iter().chain(update.set.keys()).map(|c| quoted_name(c)).collect();
         let which = update.which.as_deref().map_or_else(String::new, |which| format!(" WHERE {which}"));
-        let rows = self.rows(&format!("SELECT {} FROM {table}{which}", columns.join(", ")))?;
+        let rows = self.query_rows(&format!("SELECT {} FROM {table}{which}", columns.join(", ")))?;
         let mut keys_by_old: BTreeMap<Vec<Option<String>>, Vec<String>> = BTreeMap::new();
         for mut row in rows {
             let old = row.split_off(update.key.len());
             if old.iter().zip(update.set.values()).any(|(old, new)| old.as_ref() != Some(new)) {
-                let key: Vec<String> = row.iter().map(|cell| or_null(cell.as_deref())).collect();
+                let key: Vec<String> = row.iter().map(|cell| literal_or_null(cell.as_deref())).collect();
                 keys_by_old.entry(old).or_default().push(format!("({})", key.join(", ")));
             }
         }
@@ -211,15 +229,15 @@ impl Admin {
         };
         let keys = columns[..update.key.len()].join(", ");
         let back = keys_by_old.into_iter().map(|(old, rows)| {
-            let old = assign(&mut old.iter().map(|value| or_null(value.as_deref())));
+            let old = assign(&mut old.iter().map(|value| literal_or_null(value.as_deref())));
             format!("UPDATE {table} SET {old} WHERE ({keys}) IN ({})", rows.join(", "))
         });
-        let new = assign(&mut update.set.values().map(|value| quoted(value)));
-        Ok(RowChanges { forward: format!("UPDATE {table} SET {new}{which}"), back: back.collect() })
+        let new = assign(&mut update.set.values().map(|value| quote_string(value)));
+        Ok(RowChanges { apply_sql: format!("UPDATE {table} SET {new}{which}"), restore_sql: back.collect() })
     }
 
     /// Restores the old values. Continues after a failure and returns the first.
-    pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> Result<(), NotPutBack> {
+    pub fn switch_off(&mut self, switched: AppliedSettings, journal: &Journal) -> Result<(), RestoreError> {
         let _slow = SlowWarning::start(
             SILENCE,
             format!(
@@ -229,8 +247,8 @@ impl Admin {
             ),
         );
         let mut first_error = None;
-        for sql in &switched.back {
-            if let Err(error) = self.run(sql) {
+        for sql in &switched.restore_sql {
+            if let Err(error) = self.execute(sql) {
                 let lost = self.connection.is_none();
                 first_error.get_or_insert(error);
                 if lost {
@@ -243,18 +261,18 @@ impl Admin {
             Some(error) => Err(error),
             None => switched.undo.map_or(Ok(()), |undo| journal.mark_done(undo)),
         };
-        put_back.map_err(|cause| NotPutBack { switched, cause })
+        put_back.map_err(|cause| RestoreError { applied: switched, cause })
     }
 }
 
 struct Setting {
-    forward: String,
-    back: String,
+    apply_sql: String,
+    restore_sql: String,
 }
 
 struct RowChanges {
-    forward: String,
-    back: Vec<String>,
+    apply_sql: String,
+    restore_sql: Vec<String>,
 }
 
 /// True if a line of SHOW GRANTS allows it.
@@ -267,22 +285,22 @@ fn allows_set_global(grant: &str) -> bool {
     })
 }
 
-fn quoted(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-fn or_null(value: Option<&str>) -> String {
-    value.map_or_else(|| "NULL".into(), quoted)
+fn literal_or_null(value: Option<&str>) -> String {
+    value.map_or_else(|| "NULL".into(), quote_string)
 }
 
 /// Numbers stay bare: the server refuses a quoted one for a numeric variable.
 fn literal(value: &str) -> String {
-    if value.parse::<f64>().is_ok_and(f64::is_finite) { value.to_owned() } else { quoted(value) }
+    if value.parse::<f64>().is_ok_and(f64::is_finite) { value.to_owned() } else { quote_string(value) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{allows_set_global, literal, quoted};
+    use super::{allows_set_global, literal, quote_string};
 
     #[test]
     fn only_a_grant_for_the_whole_server_allows_to_set_its_variables() {
@@ -303,6 +321,6 @@ mod tests {
         assert_eq!(literal("0.000000"), "0.000000");
         assert_eq!(literal("FILE"), "'FILE'");
         assert_eq!(literal(""), "''");
-        assert_eq!(quoted("a'b\\c"), "'a''b\\\\c'");
+        assert_eq!(quote_string("a'b\\c"), "'a''b\\\\c'");
     }
 }

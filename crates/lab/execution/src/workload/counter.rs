@@ -3,9 +3,9 @@
 //! It reads the server's own count of statements, or a network device's count of packets. The result is bins
 //! like a driver's, without response times.
 
-use super::feed::{Bins, Feed, Reported};
+use super::bin_stream::{BinStream, Bins, ReportedBin};
 use crate::recorder::Recorder;
-use crate::treatment::Admin;
+use crate::treatment::AdminSession;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use toll_sys::clock;
 #[derive(Debug)]
 pub struct Counter {
     pub meter: Meter,
-    pub feed: Feed,
+    pub bin_stream: BinStream,
     stop: Arc<AtomicBool>,
 }
 
 /// Reads the counter's value. `None` if it cannot be read (any more).
-type Read = Box<dyn FnMut() -> Option<u64> + Send>;
+type CounterReader = Box<dyn FnMut() -> Option<u64> + Send>;
 
 const WIDTH_US: u64 = 100_000;
 
@@ -31,35 +31,39 @@ impl Counter {
     ///
     /// # Errors
     /// The counter cannot be read.
-    pub fn start(meter: &Meter, admin: Option<Admin>, recorder: &Recorder) -> anyhow::Result<Self> {
+    pub fn start(meter: &Meter, admin: Option<AdminSession>, recorder: &Recorder) -> anyhow::Result<Self> {
         let mut read = match meter {
-            Meter::Server => statements(admin.context("the meter `server` needs a server")?),
-            Meter::Link(device) => packets(device)?,
+            Meter::Server => read_statements(admin.context("the meter `server` needs a server")?),
+            Meter::Link(device) => read_packets(device)?,
             Meter::Driver | Meter::None => anyhow::bail!("this meter is no counter"),
         };
-        let first = read().with_context(|| format!("{} cannot be read", what(meter)))?;
+        let first = read().with_context(|| format!("{} cannot be read", describe_meter(meter)))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let feed = Feed::start(bins(read, first, stop.clone()), 0, recorder.clone());
+        let feed = BinStream::start(count_bins(read, first, stop.clone()), 0, recorder.clone());
         // The next edge is known once there is a bin.
-        while feed.live().is_none() && !feed.ended() {
+        while feed.live().is_none() && !feed.has_ended() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        Ok(Self { meter: meter.clone(), feed, stop })
+        Ok(Self { meter: meter.clone(), bin_stream: feed, stop })
     }
 
     /// Fails once the counter cannot be read any more.
     pub fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(!self.feed.ended(), "{} cannot be read any more", what(&self.meter));
+        anyhow::ensure!(
+            !self.bin_stream.has_ended(),
+            "{} cannot be read any more",
+            describe_meter(&self.meter)
+        );
         Ok(())
     }
 
     pub fn stop(mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.feed.finish();
+        self.bin_stream.finish();
     }
 }
 
-fn what(meter: &Meter) -> String {
+fn describe_meter(meter: &Meter) -> String {
     match meter {
         Meter::Link(device) => format!("the packet counter of {device}"),
         _ => "the server's count of statements".to_owned(),
@@ -67,7 +71,7 @@ fn what(meter: &Meter) -> String {
 }
 
 /// Ten bins a second, at absolute times.
-fn bins(mut read: Read, first: u64, stop: Arc<AtomicBool>) -> Bins {
+fn count_bins(mut read: CounterReader, first: u64, stop: Arc<AtomicBool>) -> Bins {
     let mut last = first;
     let mut edge_us = clock::mono_us();
     Box::new(std::iter::from_fn(move || {
@@ -93,22 +97,22 @@ fn bins(mut read: Read, first: u64, stop: Arc<AtomicBool>) -> Bins {
             oldest_us: 0,
             errors_by_code: BTreeMap::new(),
         };
-        Some(Reported { bin, histogram: Vec::new(), p99_us: None, beat_us: WIDTH_US })
+        Some(ReportedBin { bin, histogram: Vec::new(), p99_us: None, bin_interval_us: WIDTH_US })
     }))
 }
 
 /// `Questions` without the ones that read it.
-fn statements(mut admin: Admin) -> Read {
+fn read_statements(mut admin: AdminSession) -> CounterReader {
     let mut own = 0;
     Box::new(move || {
         own += 1;
-        let status = admin.pairs("SHOW GLOBAL STATUS LIKE 'Questions'").ok()?;
+        let status = admin.query_pairs("SHOW GLOBAL STATUS LIKE 'Questions'").ok()?;
         status.into_values().next()?.parse::<u64>().ok()?.checked_sub(own)
     })
 }
 
 /// Packets that a device received. Fails if the device does not exist.
-fn packets(device: &str) -> anyhow::Result<Read> {
+fn read_packets(device: &str) -> anyhow::Result<CounterReader> {
     let path = format!("/sys/class/net/{device}/statistics/rx_packets");
     std::fs::metadata(&path)
         .with_context(|| format!("there is no network device {device}: see `ip link`"))?;

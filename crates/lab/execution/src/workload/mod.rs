@@ -2,18 +2,18 @@
 //!
 //! All drivers deliver the same bins. The conductor cannot tell them apart.
 
+mod bin_stream;
 mod counter;
-mod feed;
 mod sysbench;
 mod toll_driver;
 
+pub use bin_stream::{BinStream, LiveLoad, WindowLoad};
 pub use counter::Counter;
-pub use feed::{Feed, Live, WindowLoad};
 
 use crate::recorder::Recorder;
-use crate::treatment::{Pausable, cpu_of_process_us};
+use crate::treatment::{PausableLoad, cpu_of_process_us};
 use anyhow::{Context, bail};
-use feed::bins_of;
+use bin_stream::read_bins;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub struct Endpoints {
     pub tcp: Option<Target>,
     pub unix: Option<Target>,
     /// Transports of rig steps, each with its address.
-    pub through: BTreeMap<String, Address>,
+    pub by_rig_transport: BTreeMap<String, Address>,
 }
 
 impl Endpoints {
@@ -48,7 +48,7 @@ impl Endpoints {
             return self.unix.clone().context("the server's socket is not known: give it in --server");
         }
         let tcp = self.tcp.clone().context("the server's TCP address is not known: give it in --server")?;
-        if let Some(address) = self.through.get(transport) {
+        if let Some(address) = self.by_rig_transport.get(transport) {
             return Ok(Target { address: address.clone(), ..tcp });
         }
         let at = |host: &str| match &tcp.address {
@@ -68,7 +68,7 @@ impl Endpoints {
 
 /// Context for starting a driver, in addition to the workload.
 #[derive(Debug)]
-pub struct Ground<'a> {
+pub struct DriverContext<'a> {
     pub journal: &'a Journal,
     pub recorder: &'a Recorder,
     pub cancel: &'a CancelToken,
@@ -82,7 +82,7 @@ pub struct Ground<'a> {
 pub struct Driver {
     child: Child,
     undo: UndoId,
-    pub feed: Feed,
+    pub bin_stream: BinStream,
     pub workload: Workload,
     /// Address of the server that it keeps busy.
     pub address: Address,
@@ -98,11 +98,11 @@ impl Driver {
     ///
     /// # Errors
     /// The driver ended or delivered no bin in time.
-    pub fn start(workload: &Workload, target: &Target, ground: &Ground<'_>) -> anyhow::Result<Self> {
-        let stderr = ground.dir.join("driver.stderr");
+    pub fn start(workload: &Workload, target: &Target, context: &DriverContext<'_>) -> anyhow::Result<Self> {
+        let stderr = context.dir.join("driver.stderr");
         let (mut command, bins) = match workload.driver.as_str() {
-            "toll" => toll_driver::command(workload, target, ground)?,
-            "sysbench" => sysbench::command(workload, target, ground)?,
+            "toll" => toll_driver::build_command(workload, target, context)?,
+            "sysbench" => sysbench::build_command(workload, target, context)?,
             other => bail!("`{other}` is no driver: use toll or sysbench"),
         };
         let errors = std::fs::OpenOptions::new()
@@ -113,22 +113,23 @@ impl Driver {
         command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).stderr(errors);
         let what = format!("load driver {}", workload.driver);
         let (mut child, undo) =
-            ground.journal.spawn(&mut command, &what, Some(Signal::SIGTERM), STOP_WITHIN)?;
+            context.journal.spawn(&mut command, &what, Some(Signal::SIGTERM), STOP_WITHIN)?;
         let stdout = child.stdout.take().context("the driver has no standard output")?;
-        let feed = Feed::start(bins_of(stdout, bins), workload.threads, ground.recorder.clone());
+        let feed = BinStream::start(read_bins(stdout, bins), workload.threads, context.recorder.clone());
         let address = target.address.clone();
-        let mut driver = Self { child, undo, feed, workload: workload.clone(), address, cpu_us_at_end: 0 };
+        let mut driver =
+            Self { child, undo, bin_stream: feed, workload: workload.clone(), address, cpu_us_at_end: 0 };
         let begun = Instant::now();
-        while driver.feed.live().is_none() {
-            if begun.elapsed() > FIRST_BIN_WITHIN || driver.ended() {
+        while driver.bin_stream.live().is_none() {
+            if begun.elapsed() > FIRST_BIN_WITHIN || driver.has_ended() {
                 let said = std::fs::read_to_string(&stderr).unwrap_or_default();
                 let said = said.lines().rev().take(4).collect::<Vec<_>>();
-                driver.stop(ground.journal)?;
+                driver.stop(context.journal)?;
                 let said = said.into_iter().rev().collect::<Vec<_>>().join(" / ");
                 bail!("the load driver {} delivers nothing; it said: {said}", workload.driver);
             }
-            if let Err(interrupted) = ground.cancel.check() {
-                driver.stop(ground.journal)?;
+            if let Err(interrupted) = context.cancel.check() {
+                driver.stop(context.journal)?;
                 return Err(interrupted);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -143,11 +144,11 @@ impl Driver {
     /// The driver, if a pause does no harm: a closed loop continues where it was.
     ///
     /// An open loop would have to catch up with events that were due meanwhile.
-    pub fn pausable(&self) -> Option<Pausable> {
-        self.workload.rate_per_s.is_none().then(|| Pausable(Pid::from_raw(self.child.id() as i32)))
+    pub fn pausable(&self) -> Option<PausableLoad> {
+        self.workload.rate_per_s.is_none().then(|| PausableLoad(Pid::from_raw(self.child.id() as i32)))
     }
 
-    pub fn ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -166,7 +167,7 @@ impl Driver {
     pub fn stop(mut self, journal: &Journal) -> anyhow::Result<()> {
         self.cpu_us_at_end = self.cpu_us();
         let pid = Pid::from_raw(self.child.id() as i32);
-        if !self.ended() {
+        if !self.has_ended() {
             #[allow(clippy::disallowed_methods)] // a child that has not been waited for
             let send = |signal| {
                 let _ = kill(pid, signal);
@@ -174,16 +175,16 @@ impl Driver {
             let steps = [(Signal::SIGTERM, STOP_WITHIN), (Signal::SIGKILL, STOP_WITHIN)];
             escalate(&steps, send, |patience| {
                 let begun = Instant::now();
-                while !self.ended() && begun.elapsed() < patience {
+                while !self.has_ended() && begun.elapsed() < patience {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                self.ended()
+                self.has_ended()
             });
         }
-        if !self.ended() {
+        if !self.has_ended() {
             bail!("the load driver cannot be ended: see `toll clean`");
         }
-        self.feed.finish();
+        self.bin_stream.finish();
         journal.mark_done(self.undo)
     }
 }

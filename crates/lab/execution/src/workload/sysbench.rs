@@ -2,8 +2,8 @@
 //!
 //! sysbench reports no histogram and no maximum: one percentile (p99) each second is all there is.
 
-use super::Ground;
-use super::feed::{BinReader, Reported};
+use super::DriverContext;
+use super::bin_stream::{BinReader, ReportedBin};
 use anyhow::Context;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use toll_sys::{child_process, clock, private_file};
 const SCRIPT: &str = include_str!("bins.lua");
 
 /// Interval of its reports, microseconds.
-const BEAT_US: u64 = 1_000_000;
+const REPORT_INTERVAL_US: u64 = 1_000_000;
 
 #[derive(Debug, Deserialize)]
 struct Line {
@@ -28,17 +28,17 @@ struct Line {
     p99_s: f64,
 }
 
-pub fn command(
+pub fn build_command(
     workload: &Workload,
     target: &Target,
-    ground: &Ground<'_>,
+    context: &DriverContext<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
     let profile = Profile::from_name(&workload.profile)
         .with_context(|| format!("sysbench has no profile `{}`: see `toll list`", workload.profile))?;
-    let script = ground.dir.join("bins.lua");
+    let script = context.dir.join("bins.lua");
     std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
-    let settings = ground.dir.join("sysbench.conf");
-    write_settings(workload, target, ground.seed, &settings)?;
+    let settings = context.dir.join("sysbench.conf");
+    write_settings(workload, target, context.seed, &settings)?;
     let mut command = child_process::clean_env_command("sysbench");
     command
         .arg(format!("--config-file={}", settings.display()))
@@ -53,12 +53,12 @@ pub fn command(
         let width_us = (line.seconds * 1e6).round().max(1.0) as u64;
         // sysbench keeps its beat by absolute times: an edge is the first one plus whole seconds,
         // whatever the line took to arrive.
-        let edge = edge_us.map_or_else(clock::mono_us, |edge: u64| edge + BEAT_US);
+        let edge = edge_us.map_or_else(clock::mono_us, |edge: u64| edge + REPORT_INTERVAL_US);
         edge_us = Some(edge);
-        Some(Reported {
+        Some(ReportedBin {
             bin: Bin {
                 mono_us: edge,
-                width_us: BEAT_US,
+                width_us: REPORT_INTERVAL_US,
                 statements: line.statements,
                 events: line.events,
                 errors: line.errors,
@@ -71,7 +71,7 @@ pub fn command(
             },
             histogram: Vec::new(),
             p99_us: Some((line.p99_s * 1e6).round() as u64),
-            beat_us: BEAT_US,
+            bin_interval_us: REPORT_INTERVAL_US,
         })
     };
     Ok((command, Box::new(read)))

@@ -1,7 +1,7 @@
 //! Driver `toll`: starts toll's own load generator and parses its bins.
 
-use super::Ground;
-use super::feed::{BinReader, Reported};
+use super::DriverContext;
+use super::bin_stream::{BinReader, ReportedBin};
 use anyhow::Context;
 use std::process::Command;
 use toll_load::bins::BinLine;
@@ -10,17 +10,17 @@ use toll_record::Workload;
 use toll_sys::child_process;
 
 /// Width of its bins, microseconds.
-const BEAT_US: u64 = 100_000;
+const BIN_US: u64 = 100_000;
 
-pub fn command(
+pub fn build_command(
     workload: &Workload,
     target: &Target,
-    ground: &Ground<'_>,
+    context: &DriverContext<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
     let program = std::env::current_exe().context("cannot find the toll binary itself")?;
     let mut command = child_process::clean_env_command(program);
     command.arg("load").arg(&workload.profile).args(["--time", "0"]);
-    command.args(["--bins", &format!("{}ms", BEAT_US / 1000)]);
+    command.args(["--bins", &format!("{}ms", BIN_US / 1000)]);
     match &target.address {
         Address::Tcp { host, port } => {
             command.args(["--host", host, "--port", &port.to_string()]);
@@ -37,7 +37,7 @@ pub fn command(
         ("--threads", u64::from(workload.threads)),
         ("--tables", u64::from(workload.tables)),
         ("--rows", workload.rows),
-        ("--seed", ground.seed),
+        ("--seed", context.seed),
         ("--reconnect", workload.reconnect_every),
     ] {
         command.args([name, &value.to_string()]);
@@ -63,10 +63,10 @@ pub fn command(
     if !workload.prepared {
         command.arg("--text");
     }
-    Ok((command, Box::new(read)))
+    Ok((command, Box::new(parse_bin)))
 }
 
-fn read(line: &str) -> Option<Reported> {
+fn parse_bin(line: &str) -> Option<ReportedBin> {
     let line: BinLine = serde_json::from_str(line).ok()?;
-    Some(Reported { bin: line.bin, histogram: line.hist, p99_us: None, beat_us: BEAT_US })
+    Some(ReportedBin { bin: line.bin, histogram: line.hist, p99_us: None, bin_interval_us: BIN_US })
 }

@@ -1,9 +1,9 @@
 //! Resolution of a variant: from the arm as written to the arm in the plan.
 
-use super::Times;
+use super::TimeSettings;
 use crate::artefacts::{self, Shape, Writer};
-use crate::fill::{Definitions, Fill};
-use crate::scenario::{self, Ends, Until};
+use crate::placeholders::{Definitions, PlaceholderValues};
+use crate::scenario::{self, CountLimit, OnExit};
 use std::collections::BTreeMap;
 use toll_record::{Arm, Counted, Meter, Needs, Process, Setting, Treatment, Window, Workload};
 use toll_sys::redact;
@@ -12,14 +12,14 @@ use toll_sys::units::Percent;
 /// The arm with all defaults of the scenario and the profile filled in.
 ///
 /// `cpus`: CPUs that programs may use. An arm is marked unavailable, with the reason, if its texts cannot be expanded for this server.
-pub fn resolved(
+pub fn resolve_arm(
     written: &scenario::Arm,
     workload: Workload,
-    times: &Times,
+    times: &TimeSettings,
     definitions: &Definitions,
     cpus: f64,
 ) -> Arm {
-    let (treatment, unavailable) = match treatment(written, definitions) {
+    let (treatment, unavailable) = match resolve_treatment(written, definitions) {
         Ok(treatment) => (treatment, None),
         Err(error) => (Treatment::default(), Some(format!("{error:#}"))),
     };
@@ -38,8 +38,8 @@ pub fn resolved(
         command: String::new(),
         workload,
         meter: written.meter.clone().unwrap_or(default_meter),
-        window: window(written, times),
-        settle_s: settle_s(written, times),
+        window: resolve_window(written, times),
+        settle_s: resolve_settle_s(written, times),
         against: written.against.clone(),
         judged_by: written.judged_by.clone(),
         curve: written.curve.clone(),
@@ -60,36 +60,36 @@ pub fn resolved(
 }
 
 /// The arm's window. A command that is still to be rehearsed gets a window of the usual length.
-fn window(written: &scenario::Arm, times: &Times) -> Window {
-    let at_most_s = written.at_most.map_or(times.done_at_most_s(), |at_most| at_most.0);
+fn resolve_window(written: &scenario::Arm, times: &TimeSettings) -> Window {
+    let at_most_s = written.at_most.map_or(times.max_done_window_s(), |at_most| at_most.0);
     match (written.until, written.ends) {
         (Some(until), _) => {
             let (of, count) = match until {
-                Until::Statements(count) => (Counted::Statements, count),
-                Until::Events(count) => (Counted::Events, count),
-                Until::Packets(count) => (Counted::Packets, count),
+                CountLimit::Statements(count) => (Counted::Statements, count),
+                CountLimit::Events(count) => (Counted::Events, count),
+                CountLimit::Packets(count) => (Counted::Packets, count),
             };
             Window::Count { of, count, at_most_s }
         }
-        (None, Ends::ClosesWindow) => Window::Done { at_most_s },
+        (None, OnExit::ClosesWindow) => Window::Done { at_most_s },
         (None, _) => Window::Time { s: times.draft_window_s() },
     }
 }
 
 /// Seconds to settle: the flag's value for every arm, else the longer of the arm's and the profile's.
-fn settle_s(written: &scenario::Arm, times: &Times) -> f64 {
-    let own = written.settle.filter(|_| !times.settle_is_asked);
+fn resolve_settle_s(written: &scenario::Arm, times: &TimeSettings) -> f64 {
+    let own = written.settle.filter(|_| !times.settle_is_explicit);
     own.map_or(times.settle_s, |own| own.0.max(times.settle_s))
 }
 
-fn treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Treatment> {
+fn resolve_treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Treatment> {
     Ok(Treatment {
-        settings: settings(written, definitions)?,
+        settings: resolve_settings(written, definitions)?,
         updates: written.update.clone(),
         on: written.on.clone(),
         off: written.off.clone(),
-        processes: processes(written, definitions)?,
-        again: written.ends == Ends::Again,
+        processes: resolve_processes(written, definitions)?,
+        again: written.ends == OnExit::Again,
         count: written.count.clone(),
         fresh_sessions: written.fresh_sessions,
         remote_port: written.remote_port,
@@ -99,16 +99,16 @@ fn treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
 }
 
 /// Variables in the order in which they are set. They are restored in reverse order.
-fn settings(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Vec<Setting>> {
+fn resolve_settings(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Vec<Setting>> {
     let needed = written.set.0.iter().map(|setting| (setting, false));
     let optional = written.set_if_known.0.iter().map(|setting| (setting, true));
     let mut settings = needed
         .chain(optional)
         .map(|((name, value), if_known)| {
-            Ok(Setting { name: name.clone(), value: definitions.apply(value)?, if_known })
+            Ok(Setting { name: name.clone(), value: definitions.expand(value)?, if_known })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    settings.sort_by_key(|setting| Turn::of(&setting.name));
+    settings.sort_by_key(|setting| SettingOrder::of_variable(&setting.name));
     Ok(settings)
 }
 
@@ -117,43 +117,43 @@ fn settings(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resul
 /// A log's path is set before the variables that fill it. Otherwise a log that is already on, and somebody's,
 /// would receive entries meant for toll's. The variable that switches a log on comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
-    Place,
-    Rest,
-    Switch,
+enum SettingOrder {
+    LogPath,
+    Other,
+    Enable,
 }
 
-impl Turn {
-    fn of(variable: &str) -> Self {
+impl SettingOrder {
+    fn of_variable(variable: &str) -> Self {
         let ends = |endings: &[&str]| endings.iter().any(|ending| variable.ends_with(ending));
         if ends(&["_file", "_file_path"]) {
-            Self::Place
+            Self::LogPath
         } else if ends(&["slow_query_log", "general_log", "_logging"]) {
-            Self::Switch
+            Self::Enable
         } else {
-            Self::Rest
+            Self::Other
         }
     }
 }
 
-fn processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Vec<Process>> {
+fn resolve_processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Vec<Process>> {
     let mut processes: Vec<Process> = Vec::new();
     let mut named: BTreeMap<String, u32> = BTreeMap::new();
-    for member in written.members() {
+    for member in written.process_specs() {
         for copy in 1..=member.copies.unwrap_or(1) {
             let mut definitions = definitions.clone();
             definitions.define("copy", copy.to_string());
             let stages = member
                 .commands()
-                .map(|command| definitions.words(command))
+                .map(|command| definitions.split_command(command))
                 .collect::<anyhow::Result<Vec<_>>>()?;
-            let name = member.name.clone().unwrap_or_else(|| program(&stages));
+            let name = member.name.clone().unwrap_or_else(|| program_name(&stages));
             let count = named.entry(name.clone()).or_default();
             *count += 1;
             processes.push(Process {
                 name: if *count == 1 { name } else { format!("{name} {count}") },
                 stages,
-                stdout: member.stdout.as_deref().map(|path| definitions.apply(path)).transpose()?,
+                stdout: member.stdout.as_deref().map(|path| definitions.expand(path)).transpose()?,
                 ready: member.ready.clone(),
                 stop: member.stop.unwrap_or_default(),
                 probe: member.probe,
@@ -169,19 +169,19 @@ fn processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
     Ok(processes)
 }
 
-fn program(stages: &[Vec<String>]) -> String {
+fn program_name(stages: &[Vec<String>]) -> String {
     let word = stages.first().and_then(|words| words.first()).map_or("process", String::as_str);
     word.rsplit('/').next().unwrap_or(word).trim_matches(['{', '}']).to_owned()
 }
 
 /// The commands or settings in one line, as a user would write them. `{artefact}` and the like stay open.
-pub fn shown(arm: &Arm, fill: &Fill) -> String {
-    let mut open = fill.clone();
+pub fn format_treatment(arm: &Arm, placeholders: &PlaceholderValues) -> String {
+    let mut open = placeholders.clone();
     open.set("toll", "toll".into());
-    for name in super::available::OPEN {
+    for name in super::availability::PER_TRIAL_PLACEHOLDERS {
         open.set(name, name.to_uppercase());
     }
-    let put_in = |text: &str| open.apply(text).unwrap_or_else(|_| text.to_owned());
+    let put_in = |text: &str| open.fill_in(text).unwrap_or_else(|_| text.to_owned());
     let treatment = &arm.treatment;
     let mut texts: Vec<String> = Vec::new();
     let settings: Vec<String> = (treatment.settings.iter())
@@ -219,7 +219,7 @@ pub fn shown(arm: &Arm, fill: &Fill) -> String {
 
 /// True if the server writes the arm's artefact.
 pub fn is_written_by_server(arm: &Arm) -> bool {
-    let row = arm.artefact.map(artefacts::of);
+    let row = arm.artefact.map(artefacts::spec_of);
     row.is_some_and(|row| row.writer == Writer::Server && row.shape != Shape::None)
 }
 
@@ -235,10 +235,11 @@ mod tests {
              [define]\ntool = \"cat 'a b'\"\n[[arm]]\nname = \"it\"\ntitle = \"it\"\n{text}\n"
         );
         let scenario = Scenario::parse(&text).unwrap();
-        let settled = crate::plan::Settled::new(scenario, &crate::plan::Wishes::default()).unwrap();
-        let definitions = Definitions::new(&settled.scenario.define, "mariadb");
-        let written = &settled.arms[0];
-        resolved(written, settled.arm_workload(written), &settled.times, &definitions, 4.0)
+        let resolved =
+            crate::plan::ResolvedScenario::new(scenario, &crate::plan::RunOverrides::default()).unwrap();
+        let definitions = Definitions::new(&resolved.scenario.define, "mariadb");
+        let written = &resolved.arms[0];
+        resolve_arm(written, resolved.arm_workload(written), &resolved.times, &definitions, 4.0)
     }
 
     #[test]
@@ -253,12 +254,12 @@ mod tests {
         assert_eq!(names, [("cat", 1.0), ("cat 2", 1.5), ("cat 3", 2.0), ("pipe", 0.0)]);
         assert_eq!(processes[2].stages, [["cat", "a b", "3", "{port}"]]);
         assert_eq!(arm.window, Window::Done { at_most_s: 60.0 });
-        let mut fill = Fill::default();
-        fill.set("port", "7".into());
+        let mut placeholders = PlaceholderValues::default();
+        placeholders.set("port", "7".into());
         assert!(
-            shown(&arm, &fill).ends_with("cat 'a b' 3 7; echo x | cat > ARTEFACT"),
+            format_treatment(&arm, &placeholders).ends_with("cat 'a b' 3 7; echo x | cat > ARTEFACT"),
             "{}",
-            shown(&arm, &fill)
+            format_treatment(&arm, &placeholders)
         );
     }
 
@@ -271,7 +272,7 @@ mod tests {
         let names: Vec<_> = arm.treatment.settings.iter().map(|setting| setting.name.as_str()).collect();
         // Others in the order of the file.
         assert_eq!(names, ["slow_query_log_file", "long_query_time", "log_output", "slow_query_log"]);
-        assert_eq!(Turn::of("server_audit_logging"), Turn::Switch);
+        assert_eq!(SettingOrder::of_variable("server_audit_logging"), SettingOrder::Enable);
     }
 
     #[test]
@@ -280,10 +281,10 @@ mod tests {
         assert_eq!(arm("command = \"cat\"").settle_s, 0.0);
         let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         let wishes =
-            crate::plan::Wishes { settle: Some(toll_sys::units::Seconds(0.2)), ..Default::default() };
-        let settled = crate::plan::Settled::new(scenario, &wishes).unwrap();
-        let general = settled.arms.iter().find(|arm| arm.name == "general").unwrap();
-        assert_eq!(settle_s(general, &settled.times), 0.2);
+            crate::plan::RunOverrides { settle: Some(toll_sys::units::Seconds(0.2)), ..Default::default() };
+        let resolved = crate::plan::ResolvedScenario::new(scenario, &wishes).unwrap();
+        let general = resolved.arms.iter().find(|arm| arm.name == "general").unwrap();
+        assert_eq!(resolve_settle_s(general, &resolved.times), 0.2);
     }
 
     #[test]

@@ -9,32 +9,35 @@
 //! # Invariants
 //! All randomness comes from the seed.
 
-mod again;
+mod apply_sizing;
 mod arm;
-mod available;
-pub mod choice;
-mod chosen;
-mod hidden;
+mod availability;
 pub mod noise;
+mod overrides;
+mod redaction;
+mod repro_command;
+pub mod sizing;
 mod spread;
 mod sweep;
 mod times;
-mod wishes;
 mod workload;
 
-pub use again::again;
-pub use available::{Facts, HostFacts, Required, ServerFacts, required, unavailable, unfit};
-pub use chosen::{
-    apply, expected_round_s, expected_s, likely_rounds, long_titles, noise_tells, pilot_s, question, settle,
+pub use apply_sizing::{
+    apply_sizing, expected_round_s, expected_s, likely_rounds, long_window_titles, noise_outcome,
+    pilot_durations_s, set_settle_times, sizing_input,
 };
-pub use hidden::{check_whole, hidden};
-pub use spread::spread;
-pub use times::{LONGEST_CHOSEN_S, Times};
-pub use wishes::Wishes;
+pub use availability::{
+    HostFacts, Required, ServerFacts, TestbedFacts, required, unavailable_reason, unrunnable_reason,
+};
+pub use overrides::RunOverrides;
+pub use redaction::{check_unredacted, redact_plan};
+pub use repro_command::build_repro_command;
+pub use spread::spread_rounds;
+pub use times::{MAX_CHOSEN_TIME_S, TimeSettings};
 
-use crate::fill::{Definitions, Fill};
-use crate::rig::Need;
-use crate::scenario::{Arm, Ends, Profile, Rate, Scenario, Subject, Sweep, check_load, check_rate};
+use crate::placeholders::{Definitions, PlaceholderValues};
+use crate::rig::RigRequirements;
+use crate::scenario::{Arm, OnExit, Profile, Rate, Scenario, Subject, Sweep, check_load, check_rate};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::catalogue::CATALOGUE;
@@ -42,11 +45,11 @@ use toll_record::{Contrast, FORMAT, Plan, Workload};
 
 /// A scenario with every choice made that needs no server.
 #[derive(Debug, Clone)]
-pub struct Settled {
+pub struct ResolvedScenario {
     pub scenario: Scenario,
     pub profile_name: String,
     pub profile: Profile,
-    pub times: Times,
+    pub times: TimeSettings,
     pub workload: Workload,
     pub arms: Vec<Arm>,
     pub seed: Option<u64>,
@@ -58,50 +61,50 @@ pub struct Settled {
 /// It prevents windows from falling in step with periodic work on the host.
 const JITTER: f64 = 0.2;
 
-impl Settled {
-    pub fn new(mut scenario: Scenario, wishes: &Wishes) -> anyhow::Result<Self> {
-        if let Some(device) = &wishes.receive_on {
-            scenario.receive_on(device, wishes.arms.as_deref())?;
+impl ResolvedScenario {
+    pub fn new(mut scenario: Scenario, overrides: &RunOverrides) -> anyhow::Result<Self> {
+        if let Some(device) = &overrides.receive_on {
+            scenario.restrict_to_receiver(device, overrides.arms.as_deref())?;
         }
-        let profile_name = wishes.profile.clone().unwrap_or_else(|| default_profile(&scenario));
+        let profile_name = overrides.profile.clone().unwrap_or_else(|| default_profile(&scenario));
         let mut profile = scenario.profile.get(&profile_name).cloned().with_context(|| {
             let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
             format!("{} has no profile `{profile_name}`: it has {}", scenario.name, known.join(", "))
         })?;
-        let times = Times::of(&profile, wishes);
-        profile.time = wishes.time.or(profile.time);
-        profile.rounds = wishes.rounds.or(profile.rounds);
-        profile.window = wishes.window.or(profile.window);
-        profile.settle = wishes.settle.or(profile.settle);
-        profile.gap = wishes.gap.unwrap_or(profile.gap);
-        profile.table_rows = wishes.table_rows.or(profile.table_rows);
-        profile.scale = wishes.scale.or(profile.scale);
+        let times = TimeSettings::resolve(&profile, overrides);
+        profile.time = overrides.time.or(profile.time);
+        profile.rounds = overrides.rounds.or(profile.rounds);
+        profile.window = overrides.window.or(profile.window);
+        profile.settle = overrides.settle.or(profile.settle);
+        profile.gap = overrides.gap.unwrap_or(profile.gap);
+        profile.table_rows = overrides.table_rows.or(profile.table_rows);
+        profile.scale = overrides.scale.or(profile.scale);
         profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
-        for rate in &wishes.rates {
+        for rate in &overrides.rates {
             check_rate(*rate)?;
         }
-        if let Some((over, time_s)) = wishes.spread.zip(times.time_s) {
-            spread::check(over.0, time_s)?;
+        if let Some((over, time_s)) = overrides.spread.zip(times.time_s) {
+            spread::check_spread(over.0, time_s)?;
         }
         if scenario.subject == Subject::Host
-            && (wishes.driver.is_some() || wishes.sweep.is_some() || wishes.rate.is_some())
+            && (overrides.driver.is_some() || overrides.sweep.is_some() || overrides.rate.is_some())
         {
             bail!(
                 "{} is about the host alone, and a load needs a server: leave out --driver, --sweep and --rate",
                 scenario.name
             );
         }
-        if let Some(rate) = wishes.rate {
+        if let Some(rate) = overrides.rate {
             check_rate(rate)?;
             ensure!(
-                sweep_of(&scenario, wishes).is_none(),
+                resolve_sweep(&scenario, overrides).is_none(),
                 "a sweep sets the rates of {} by itself: leave out --rate",
                 scenario.name
             );
             scenario.workload.rate = Some(Rate::PerSecond(rate));
         }
-        let rows = wishes.rows.or(profile.rows);
-        let workload = workload::resolve(&scenario, wishes, rows);
+        let rows = overrides.rows.or(profile.rows);
+        let workload = workload::resolve(&scenario, overrides, rows);
         if let Some(window_s) = times.window_s.filter(|s| workload.driver == "sysbench" && *s < 2.0) {
             bail!(
                 "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
@@ -115,12 +118,12 @@ impl Settled {
             workload.tables,
             workload.rows
         );
-        let mut arms = choose_arms(&scenario, &profile, wishes)?;
+        let mut arms = select_arms(&scenario, &profile, overrides)?;
         for arm in &mut arms {
             workload::inherit_rate(arm, &scenario.workload);
         }
-        if let Some(sweep) = sweep_of(&scenario, wishes) {
-            arms = sweep::swept(arms, &sweep, &scenario.baseline);
+        if let Some(sweep) = resolve_sweep(&scenario, overrides) {
+            arms = sweep::expand_sweep(arms, &sweep, &scenario.baseline);
         }
         Ok(Self {
             scenario,
@@ -129,16 +132,16 @@ impl Settled {
             times,
             workload,
             arms,
-            seed: wishes.seed,
-            early_stop: wishes.early_stop,
+            seed: overrides.seed,
+            early_stop: overrides.early_stop,
         })
     }
 
     /// Kinds of rig step that an arm requires.
-    pub fn needs(&self, arm: &Arm) -> impl Iterator<Item = &'static str> {
+    pub fn required_rig_steps(&self, arm: &Arm) -> impl Iterator<Item = &'static str> {
         let load = self.arm_workload(arm);
-        let need = Need { arm, transport: &load.transport, define: &self.scenario.define };
-        need.kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
+        let need = RigRequirements { arm, transport: &load.transport, define: &self.scenario.define };
+        need.required_kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
     }
 
     /// The scenario's load, overridden by this arm's own.
@@ -147,7 +150,7 @@ impl Settled {
     }
 
     /// Arms whose capacity is required to compute rates, each once.
-    pub fn capacities_wanted(&self) -> Vec<String> {
+    pub fn arms_needing_capacity(&self) -> Vec<String> {
         let mut wanted: Vec<String> = Vec::new();
         for arm in &self.arms {
             if let Some(Rate::Share { of, .. }) = &arm.workload.rate
@@ -162,7 +165,7 @@ impl Settled {
     /// Replaces shares of capacity by rates in events a second.
     ///
     /// `rates` from the user replace the shares in rising order.
-    pub fn settle_rates(&mut self, capacities: &BTreeMap<String, f64>, rates: &[f64]) -> anyhow::Result<()> {
+    pub fn resolve_rates(&mut self, capacities: &BTreeMap<String, f64>, rates: &[f64]) -> anyhow::Result<()> {
         let share_of = |arm: &Arm| match &arm.workload.rate {
             Some(Rate::Share { share, of }) => Some((*share, of.clone())),
             _ => None,
@@ -194,52 +197,56 @@ impl Settled {
     }
 
     /// Meaning of an arm whose commands end by themselves.
-    pub fn ends(&self, name: &str) -> Ends {
-        self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
+    pub fn on_exit(&self, name: &str) -> OnExit {
+        self.arms.iter().find(|arm| arm.name == name).map_or(OnExit::Never, |arm| arm.ends)
     }
 
     /// An arm of the scenario, resolved. It need not be part of this run.
-    pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
+    pub fn resolve_arm_named(&self, name: &str, facts: &TestbedFacts) -> anyhow::Result<toll_record::Arm> {
         let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
-        Ok(self.resolved_arm(written, facts))
+        Ok(self.resolve_arm(written, facts))
     }
 
-    fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
-        let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
+    fn resolve_arm(&self, written: &Arm, facts: &TestbedFacts) -> toll_record::Arm {
+        let flavour = facts.baseline_server().map_or("", |server| server.server.flavour.as_str());
         let definitions = Definitions::new(&self.scenario.define, flavour);
         let mut arm =
-            arm::resolved(written, self.arm_workload(written), &self.times, &definitions, facts.host.cpus);
-        arm.needs.rig = self.needs(written).map(str::to_owned).collect();
-        arm.server_options = written.server.of(flavour);
+            arm::resolve_arm(written, self.arm_workload(written), &self.times, &definitions, facts.host.cpus);
+        arm.needs.rig = self.required_rig_steps(written).map(str::to_owned).collect();
+        arm.server_options = written.server.options_for(flavour);
         arm
     }
 
     /// What the arms require of the host by name. `fill_of` gives an arm's placeholders.
-    pub fn required(&self, facts: &Facts, fill_of: &dyn Fn(&str) -> Fill) -> BTreeSet<Required> {
-        let of = |written: &Arm| required(&self.resolved_arm(written, facts), &fill_of(&written.name));
+    pub fn required(
+        &self,
+        facts: &TestbedFacts,
+        fill_of: &dyn Fn(&str) -> PlaceholderValues,
+    ) -> BTreeSet<Required> {
+        let of = |written: &Arm| required(&self.resolve_arm(written, facts), &fill_of(&written.name));
         self.arms.iter().flat_map(of).collect()
     }
 
     /// The plan for a known server. `fill_of` gives an arm's placeholders.
     pub fn plan(
         &self,
-        facts: &Facts,
-        fill_of: &dyn Fn(&str) -> Fill,
+        facts: &TestbedFacts,
+        fill_of: &dyn Fn(&str) -> PlaceholderValues,
         command: Vec<String>,
     ) -> anyhow::Result<Plan> {
         let mut arms: Vec<toll_record::Arm> = Vec::with_capacity(self.arms.len());
         for written in &self.arms {
-            let fill = &fill_of(&written.name);
-            let mut arm = self.resolved_arm(written, facts);
-            arm.command = arm::shown(&arm, fill);
+            let placeholders = &fill_of(&written.name);
+            let mut arm = self.resolve_arm(written, facts);
+            arm.command = arm::format_treatment(&arm, placeholders);
             arm.unavailable = arm
                 .unavailable
                 .take()
-                .or_else(|| unavailable(&arm, facts))
-                .or_else(|| unfit(&arm, fill, &facts.host));
+                .or_else(|| unavailable_reason(&arm, facts))
+                .or_else(|| unrunnable_reason(&arm, placeholders, &facts.host));
             arms.push(arm);
         }
-        without_reference(&mut arms);
+        mark_missing_reference(&mut arms);
         let baseline = arms.iter().find(|arm| arm.name == self.scenario.baseline);
         if let Some(why) = baseline.and_then(|arm| arm.unavailable.as_ref()) {
             bail!("the baseline `{}` cannot run here: {why}", self.scenario.baseline);
@@ -249,7 +256,7 @@ impl Settled {
         let mut plan = Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: again(&command, seed),
+            command: build_repro_command(&command, seed),
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
@@ -273,7 +280,7 @@ impl Settled {
             gap_s: self.times.gap_s,
             pilot_s: self.times.pilot_s,
             early_stop: self.early_stop,
-            server: facts.first().map(|server| server.server.clone()),
+            server: facts.baseline_server().map(|server| server.server.clone()),
             setup: facts.setup.clone(),
             arms,
             order: Vec::new(),
@@ -284,7 +291,7 @@ impl Settled {
             spread: None,
             pilot: None,
         };
-        plan.order = order(&plan, plan.rounds);
+        plan.order = draw_order(&plan, plan.rounds);
         Ok(plan)
     }
 }
@@ -292,7 +299,7 @@ impl Settled {
 /// The first `rounds` rounds of the arms that can run, drawn from the plan's seed.
 ///
 /// A longer order begins with the shorter one.
-fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
+fn draw_order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
     let runnable: Vec<&String> =
         plan.arms.iter().filter(|a| a.unavailable.is_none()).map(|a| &a.name).collect();
     toll_stats::draw_orders(plan.seed, runnable.len(), rounds as usize)
@@ -308,19 +315,19 @@ fn default_profile(scenario: &Scenario) -> String {
 }
 
 /// The scenario's sweep, at the user's percents if given.
-fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
-    let Some(percents) = &wishes.sweep else { return scenario.sweep.clone() };
+fn resolve_sweep(scenario: &Scenario, overrides: &RunOverrides) -> Option<Sweep> {
+    let Some(percents) = &overrides.sweep else { return scenario.sweep.clone() };
     let percents = percents.iter().copied().collect::<BTreeSet<u32>>().into_iter().collect();
     Some(Sweep { of: scenario.sweep.as_ref().and_then(|sweep| sweep.of.clone()), percents })
 }
 
-fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
-    let Some(names) = wishes.arms.as_ref().or(profile.arms.as_ref()) else {
+fn select_arms(scenario: &Scenario, profile: &Profile, overrides: &RunOverrides) -> anyhow::Result<Vec<Arm>> {
+    let Some(names) = overrides.arms.as_ref().or(profile.arms.as_ref()) else {
         return Ok(scenario.arms.clone());
     };
     for name in names {
         if !scenario.arms.iter().any(|a| a.name == *name) {
-            bail!("{} has no arm `{name}`: it has {}", scenario.name, some(&scenario.arms));
+            bail!("{} has no arm `{name}`: it has {}", scenario.name, format_arm_names(&scenario.arms));
         }
     }
     let chosen = |arm: &Arm| names.contains(&arm.name);
@@ -332,7 +339,7 @@ fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyho
 }
 
 /// Their names, so far as one reads on.
-fn some(arms: &[Arm]) -> String {
+fn format_arm_names(arms: &[Arm]) -> String {
     const MOST: usize = 30;
     let names: Vec<_> = arms.iter().take(MOST).map(|arm| arm.name.as_str()).collect();
     match arms.len().saturating_sub(MOST) {
@@ -342,7 +349,7 @@ fn some(arms: &[Arm]) -> String {
 }
 
 /// Marks an arm unavailable if the arm that it is compared with cannot run here.
-fn without_reference(arms: &mut [toll_record::Arm]) {
+fn mark_missing_reference(arms: &mut [toll_record::Arm]) {
     loop {
         let gone: Vec<String> =
             arms.iter().filter(|arm| arm.unavailable.is_some()).map(|arm| arm.name.clone()).collect();
@@ -367,44 +374,49 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_profile_and_the_profile_over_the_scenario() {
-        let wishes = Wishes { profile: Some("quick".into()), rounds: Some(3), ..Wishes::default() };
-        let settled = Settled::new(scenario(), &wishes).unwrap();
-        assert_eq!((settled.times.rounds, settled.workload.rows), (Some(3), 10_000));
-        let wishes = Wishes { profile: Some("quick".into()), rows: Some(77), ..Wishes::default() };
-        assert_eq!(Settled::new(scenario(), &wishes).unwrap().workload.rows, 77);
+        let overrides =
+            RunOverrides { profile: Some("quick".into()), rounds: Some(3), ..RunOverrides::default() };
+        let resolved = ResolvedScenario::new(scenario(), &overrides).unwrap();
+        assert_eq!((resolved.times.rounds, resolved.workload.rows), (Some(3), 10_000));
+        let overrides =
+            RunOverrides { profile: Some("quick".into()), rows: Some(77), ..RunOverrides::default() };
+        assert_eq!(ResolvedScenario::new(scenario(), &overrides).unwrap().workload.rows, 77);
     }
 
     #[test]
     fn the_baseline_comes_with_whatever_arms_are_chosen() {
-        let wishes = Wishes { arms: Some(vec!["B".into()]), ..Wishes::default() };
+        let overrides = RunOverrides { arms: Some(vec!["B".into()]), ..RunOverrides::default() };
         let names: Vec<_> =
-            Settled::new(scenario(), &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
+            ResolvedScenario::new(scenario(), &overrides).unwrap().arms.into_iter().map(|a| a.name).collect();
         assert_eq!(names, ["none", "B"]);
     }
 
     #[test]
     fn a_run_is_spread_over_more_than_it_takes() {
-        let wishes = |over_s| Wishes {
+        let overrides = |over_s| RunOverrides {
             time: Some(Seconds(600.0)),
             spread: Some(Seconds(over_s)),
-            ..Wishes::default()
+            ..RunOverrides::default()
         };
-        let said = Settled::new(scenario(), &wishes(600.0)).unwrap_err().to_string();
+        let said = ResolvedScenario::new(scenario(), &overrides(600.0)).unwrap_err().to_string();
         assert!(said.contains("--spread over 10 min 00 s leaves no pause"), "{said}");
-        assert!(Settled::new(scenario(), &wishes(7_200.0)).is_ok());
+        assert!(ResolvedScenario::new(scenario(), &overrides(7_200.0)).is_ok());
     }
 
     #[test]
     fn a_length_or_a_load_from_the_command_line_is_checked_like_one_from_the_file() {
         for (wishes, expected) in [
-            (Wishes { rounds: Some(0), ..Wishes::default() }, "rounds = 0"),
-            (Wishes { window: Some(Seconds(0.0)), ..Wishes::default() }, "window = 0 s"),
-            (Wishes { threads: Some(0), ..Wishes::default() }, "0 threads"),
-            (Wishes { rates: vec![f64::NAN], ..Wishes::default() }, "a rate of NaN"),
-            (Wishes { rate: Some(0.0), ..Wishes::default() }, "a rate of 0"),
-            (Wishes { rate: Some(9.0), sweep: Some(vec![50]), ..Wishes::default() }, "leave out --rate"),
+            (RunOverrides { rounds: Some(0), ..RunOverrides::default() }, "rounds = 0"),
+            (RunOverrides { window: Some(Seconds(0.0)), ..RunOverrides::default() }, "window = 0 s"),
+            (RunOverrides { threads: Some(0), ..RunOverrides::default() }, "0 threads"),
+            (RunOverrides { rates: vec![f64::NAN], ..RunOverrides::default() }, "a rate of NaN"),
+            (RunOverrides { rate: Some(0.0), ..RunOverrides::default() }, "a rate of 0"),
+            (
+                RunOverrides { rate: Some(9.0), sweep: Some(vec![50]), ..RunOverrides::default() },
+                "leave out --rate",
+            ),
         ] {
-            let said = format!("{:#}", Settled::new(scenario(), &wishes).unwrap_err());
+            let said = format!("{:#}", ResolvedScenario::new(scenario(), &wishes).unwrap_err());
             assert!(said.contains(expected), "{said}");
         }
     }
@@ -416,7 +428,9 @@ mod tests {
                     [[arm]]\nname = \"none\"\ntitle = \"t\"\nrole = \"baseline\"\n\
                     [[arm]]\nname = \"slow\"\ntitle = \"t\"\nworkload = { rate = 5.0 }\n";
         let scenario = Scenario::parse(text).unwrap();
-        let settled = Settled::new(scenario, &Wishes { rate: Some(70.0), ..Wishes::default() }).unwrap();
+        let settled =
+            ResolvedScenario::new(scenario, &RunOverrides { rate: Some(70.0), ..RunOverrides::default() })
+                .unwrap();
         let rates: Vec<_> = settled.arms.iter().map(|arm| settled.arm_workload(arm).rate_per_s).collect();
         assert_eq!(rates, [Some(70.0), Some(5.0)]);
     }
@@ -424,11 +438,11 @@ mod tests {
     #[test]
     fn an_arm_whose_counterpart_cannot_run_cannot_run_either() {
         let scenario = Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
-        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let settled = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
         let mut arms: Vec<toll_record::Arm> =
             settled.arms.iter().map(|arm| resolved(settled.scenario.clone(), &arm.name)).collect();
         arms.iter_mut().find(|arm| arm.name == "tcp-64").unwrap().unavailable = Some("no TCP".into());
-        without_reference(&mut arms);
+        mark_missing_reference(&mut arms);
         let why = |name: &str| arms.iter().find(|arm| arm.name == name).unwrap().unavailable.clone();
         assert_eq!(why("ssh-tcp-64").as_deref(), Some("it is compared with tcp-64, which cannot run here"));
         assert_eq!(
@@ -439,44 +453,44 @@ mod tests {
     }
 
     fn resolved(scenario: Scenario, name: &str) -> toll_record::Arm {
-        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
-        let definitions = Definitions::new(&settled.scenario.define, "mariadb");
-        let written = settled.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
-        arm::resolved(written, settled.arm_workload(written), &settled.times, &definitions, 4.0)
+        let resolved = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
+        let definitions = Definitions::new(&resolved.scenario.define, "mariadb");
+        let written = resolved.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
+        arm::resolve_arm(written, resolved.arm_workload(written), &resolved.times, &definitions, 4.0)
     }
 
     #[test]
     fn a_shown_command_has_its_definitions_and_no_secret() {
-        let mut fill = Fill::default();
-        fill.set("port", "33002".into());
+        let mut placeholders = PlaceholderValues::default();
+        placeholders.set("port", "33002".into());
         assert_eq!(
-            arm::shown(&resolved(scenario(), "B"), &fill),
+            arm::format_treatment(&resolved(scenario(), "B"), &placeholders),
             "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
         );
         let mut with_secret = scenario();
         let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "B").unwrap();
         arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
         let arm = resolved(with_secret, "B");
-        assert_eq!(arm::shown(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
+        assert_eq!(arm::format_treatment(&arm, &placeholders), "sh -c 'mysqldump -p*** | gzip'");
     }
 
     #[test]
     fn a_rate_of_the_scenario_is_that_of_every_arm_with_a_load() {
         let scenario = Preset::named("backup-users").unwrap().scenario().unwrap();
-        let mut settled = Settled::new(scenario, &Wishes::default()).unwrap();
-        assert_eq!(settled.capacities_wanted(), ["all-out"]);
-        settled.settle_rates(&BTreeMap::from([("all-out".to_owned(), 900.0)]), &[]).unwrap();
-        for arm in &settled.arms {
-            assert_eq!(settled.arm_workload(arm).rate_per_s, Some(450.0), "{}", arm.name);
+        let mut resolved = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
+        assert_eq!(resolved.arms_needing_capacity(), ["all-out"]);
+        resolved.resolve_rates(&BTreeMap::from([("all-out".to_owned(), 900.0)]), &[]).unwrap();
+        for arm in &resolved.arms {
+            assert_eq!(resolved.arm_workload(arm).rate_per_s, Some(450.0), "{}", arm.name);
         }
     }
 
     #[test]
     fn what_does_not_exist_is_named_with_what_does() {
-        let wishes = Wishes { arms: Some(vec!["Z".into()]), ..Wishes::default() };
-        let error = Settled::new(scenario(), &wishes).unwrap_err().to_string();
+        let overrides = RunOverrides { arms: Some(vec!["Z".into()]), ..RunOverrides::default() };
+        let error = ResolvedScenario::new(scenario(), &overrides).unwrap_err().to_string();
         assert!(error.contains("no arm `Z`") && error.contains("burn"), "{error}");
-        let wishes = Wishes { profile: Some("slow".into()), ..Wishes::default() };
-        assert!(Settled::new(scenario(), &wishes).unwrap_err().to_string().contains("faithful"));
+        let overrides = RunOverrides { profile: Some("slow".into()), ..RunOverrides::default() };
+        assert!(ResolvedScenario::new(scenario(), &overrides).unwrap_err().to_string().contains("faithful"));
     }
 }

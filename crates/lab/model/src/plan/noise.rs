@@ -14,7 +14,7 @@ pub struct Series {
 
 /// Outcome of a bin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BinOutcome {
     /// Mean response time of the bin's events.
     Latency,
     /// Statements, or whatever the meter counts.
@@ -29,7 +29,7 @@ const LAGS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Series {
     /// A series of the bins within one of these stretches (begin, end], microseconds.
-    pub fn of(bins: &[Bin], outcome: Outcome, stretches: &[(u64, u64)]) -> Self {
+    pub fn from_bins(bins: &[Bin], outcome: BinOutcome, stretches: &[(u64, u64)]) -> Self {
         let Some(first) = bins.first() else { return Self::default() };
         let width_us = first.width_us.max(1);
         let mut ln: Vec<Option<f64>> = Vec::with_capacity(bins.len());
@@ -44,8 +44,8 @@ impl Series {
                 bin.mono_us > *begin && bin.mono_us <= *end && bin.mono_us - begin >= bin.width_us
             });
             let value = match outcome {
-                Outcome::Latency => bin.latency_us_sum as f64 / bin.events as f64,
-                Outcome::Count => bin.statements as f64 / bin.width_us.max(1) as f64,
+                BinOutcome::Latency => bin.latency_us_sum as f64 / bin.events as f64,
+                BinOutcome::Count => bin.statements as f64 / bin.width_us.max(1) as f64,
             };
             ln[at] = Some(value.ln()).filter(|ln| inside && ln.is_finite());
         }
@@ -60,13 +60,13 @@ impl Series {
     }
 
     /// Seconds as a number of bins, at least one.
-    fn bins(&self, seconds: f64) -> usize {
+    fn count_bins(&self, seconds: f64) -> usize {
         (seconds / self.width_s).round().max(1.0) as usize
     }
 }
 
 /// Noise fitted to a series. `None` if the series is too short.
-pub fn fitted(series: &Series) -> Option<Noise> {
+pub fn fit_noise(series: &Series) -> Option<Noise> {
     let known = series.ln.iter().flatten().count();
     if known < FEWEST_BINS {
         return None;
@@ -78,7 +78,8 @@ pub fn fitted(series: &Series) -> Option<Noise> {
                 .filter_map(|i| Some(series.mean(i + lag, width)? - series.mean(i, width)?))
                 .collect();
             let independent = differences.len() as f64 / width as f64;
-            if let Some(variance) = robust_variance(&differences, independent).filter(|_| independent >= 2.0)
+            if let Some(variance) =
+                estimate_robust_variance(&differences, independent).filter(|_| independent >= 2.0)
             {
                 let apart = Apart {
                     width_s: width as f64 * series.width_s,
@@ -89,12 +90,12 @@ pub fn fitted(series: &Series) -> Option<Noise> {
             }
         }
     }
-    let (white_s, pink) = fit(&seen)?;
+    let (white_s, pink) = fit_components(&seen)?;
     Some(Noise { white_s, pink, seen: seen.into_iter().map(|(apart, _)| apart).collect() })
 }
 
 /// Cressie and Hawkins' robust estimator (Mathematical Geology 12, 1980): a stall in the pilot is not noise.
-fn robust_variance(differences: &[f64], independent: f64) -> Option<f64> {
+fn estimate_robust_variance(differences: &[f64], independent: f64) -> Option<f64> {
     if differences.is_empty() {
         return None;
     }
@@ -105,11 +106,13 @@ fn robust_variance(differences: &[f64], independent: f64) -> Option<f64> {
 /// Weighted least squares of `2 white / w + 2 pink F(l / w)`, neither below zero.
 ///
 /// The error of a variance is proportional to the variance. Weights therefore come from the previous fit.
-fn fit(seen: &[(Apart, f64)]) -> Option<(f64, f64)> {
+fn fit_components(seen: &[(Apart, f64)]) -> Option<(f64, f64)> {
     const TURNS: usize = 4;
     let rows: Vec<([f64; 2], f64, f64)> = seen
         .iter()
-        .map(|(apart, weight)| (terms(apart.width_s, apart.lag_s), (apart.sd_pct / 100.0).powi(2), *weight))
+        .map(|(apart, weight)| {
+            (component_terms(apart.width_s, apart.lag_s), (apart.sd_pct / 100.0).powi(2), *weight)
+        })
         .collect();
     if rows.is_empty() {
         return None;
@@ -147,12 +150,12 @@ fn fit(seen: &[(Apart, f64)]) -> Option<(f64, f64)> {
 }
 
 /// Variance of the difference between two windows, by their length and the distance of their begins, seconds.
-pub fn variance(noise: &Noise, width_s: f64, lag_s: f64) -> f64 {
-    let [white, pink] = terms(width_s, lag_s);
+pub fn difference_variance(noise: &Noise, width_s: f64, lag_s: f64) -> f64 {
+    let [white, pink] = component_terms(width_s, lag_s);
     noise.white_s * white + noise.pink * pink
 }
 
-fn terms(width_s: f64, lag_s: f64) -> [f64; 2] {
+fn component_terms(width_s: f64, lag_s: f64) -> [f64; 2] {
     // Windows never overlap.
     let m = (lag_s / width_s).max(1.0);
     let square_ln = |x: f64| if x > 0.0 { x * x * x.ln() } else { 0.0 };
@@ -166,18 +169,18 @@ fn terms(width_s: f64, lag_s: f64) -> [f64; 2] {
 }
 
 /// Standard errors by which stretches may differ.
-const BY_CHANCE: f64 = 2.0;
+const MAX_STANDARD_ERRORS: f64 = 2.0;
 
 /// Seconds from the begin of the series until it is steady, at least `from_s`.
 ///
 /// The series is steady if its next stretch differs from its last one by no more than chance. Several series
 /// of one arm are averaged. `None` if the series is too short.
-pub fn steady_from(series: &[Series], noise: &Noise, from_s: f64, stretch_s: f64) -> Option<f64> {
+pub fn find_steady_start(series: &[Series], noise: &Noise, from_s: f64, stretch_s: f64) -> Option<f64> {
     let first = series.first().filter(|first| first.width_s > 0.0)?;
-    let stretch = first.bins(stretch_s);
+    let stretch = first.count_bins(stretch_s);
     let length = series.iter().map(|series| series.ln.len()).min()?;
     let last = length.checked_sub(stretch)?;
-    let begin = if from_s > 0.0 { first.bins(from_s) } else { 0 };
+    let begin = if from_s > 0.0 { first.count_bins(from_s) } else { 0 };
     if begin + stretch > last {
         return None;
     }
@@ -192,8 +195,8 @@ pub fn steady_from(series: &[Series], noise: &Noise, from_s: f64, stretch_s: f64
             continue;
         }
         let lag_s = (last - at) as f64 * first.width_s;
-        let error = (variance(noise, stretch_s, lag_s) / differences.len() as f64).sqrt();
-        if toll_stats::mean(&differences).abs() <= BY_CHANCE * error {
+        let error = (difference_variance(noise, stretch_s, lag_s) / differences.len() as f64).sqrt();
+        if toll_stats::mean(&differences).abs() <= MAX_STANDARD_ERRORS * error {
             return Some(seconds(at));
         }
     }
@@ -232,21 +235,21 @@ mod tests {
 
     #[test]
     fn noise_that_averages_out_is_told_from_noise_that_does_not() {
-        let noise = fitted(&white(1, 3000, 0.05)).unwrap();
+        let noise = fit_noise(&white(1, 3000, 0.05)).unwrap();
         // 5% in bins of 0.1 s: .0025 x .1.
         assert!((noise.white_s - 2.5e-4).abs() < 0.5e-4 && noise.pink < 2e-5, "{noise:?}");
-        let noise = fitted(&pink(1, 6000, 0.02)).unwrap();
-        let [near, far] = [1.0, 50.0].map(|lag| variance(&noise, 1.0, lag).sqrt());
-        let short = variance(&noise, 0.2, 0.2).sqrt();
+        let noise = fit_noise(&pink(1, 6000, 0.02)).unwrap();
+        let [near, far] = [1.0, 50.0].map(|lag| difference_variance(&noise, 1.0, lag).sqrt());
+        let short = difference_variance(&noise, 0.2, 0.2).sqrt();
         assert!(far > 1.3 * near && (0.6..1.7).contains(&(short / near)), "{short} {near} {far}");
     }
 
     #[test]
     fn what_was_fitted_foretells_what_is_seen() {
         let series = pink(7, 6000, 0.02);
-        let noise = fitted(&series).unwrap();
+        let noise = fit_noise(&series).unwrap();
         for apart in &noise.seen {
-            let told = 100.0 * variance(&noise, apart.width_s, apart.lag_s).sqrt();
+            let told = 100.0 * difference_variance(&noise, apart.width_s, apart.lag_s).sqrt();
             let ratio = told / apart.sd_pct;
             assert!((0.5..2.0).contains(&ratio), "{apart:?} {told}");
         }
@@ -255,11 +258,11 @@ mod tests {
     #[test]
     fn a_stall_in_the_pilot_hardly_changes_the_noise() {
         let mut series = white(3, 600, 0.05);
-        let calm = fitted(&series).unwrap();
+        let calm = fit_noise(&series).unwrap();
         series.ln[300] = Some(3.0);
         series.ln[301] = None;
-        let stalled = fitted(&series).unwrap();
-        let grown = variance(&stalled, 1.0, 10.0) / variance(&calm, 1.0, 10.0);
+        let stalled = fit_noise(&series).unwrap();
+        let grown = difference_variance(&stalled, 1.0, 10.0) / difference_variance(&calm, 1.0, 10.0);
         assert!(grown < 1.5, "{grown}");
     }
 
@@ -267,25 +270,28 @@ mod tests {
     fn the_variance_has_its_known_values() {
         let noise = Noise { white_s: 0.0, pink: 1.0, seen: Vec::new() };
         // Neighbours: twice the Allan variance of flicker noise, 2 ln 2.
-        assert!((variance(&noise, 1.0, 1.0) - 4.0 * 2.0_f64.ln()).abs() < 1e-12);
-        assert_eq!(variance(&noise, 0.5, 5.0), variance(&noise, 5.0, 50.0));
-        assert!((variance(&noise, 1.0, 9_999.0) - variance(&noise, 1.0, 10_001.0)).abs() < 1e-3);
+        assert!((difference_variance(&noise, 1.0, 1.0) - 4.0 * 2.0_f64.ln()).abs() < 1e-12);
+        assert_eq!(difference_variance(&noise, 0.5, 5.0), difference_variance(&noise, 5.0, 50.0));
+        assert!(
+            (difference_variance(&noise, 1.0, 9_999.0) - difference_variance(&noise, 1.0, 10_001.0)).abs()
+                < 1e-3
+        );
         let noise = Noise { white_s: 0.5, pink: 0.0, seen: Vec::new() };
-        assert_eq!(variance(&noise, 2.0, 9.0), 0.5);
+        assert_eq!(difference_variance(&noise, 2.0, 9.0), 0.5);
     }
 
     #[test]
     fn too_few_bins_tell_nothing() {
-        assert_eq!(fitted(&white(1, 7, 0.1)), None);
-        assert_eq!(fitted(&Series::default()), None);
+        assert_eq!(fit_noise(&white(1, 7, 0.1)), None);
+        assert_eq!(fit_noise(&Series::default()), None);
         // No noise at all is no noise, not none known.
         let still = Series { width_s: 0.1, ln: vec![Some(1.0); 50] };
-        assert_eq!(fitted(&still).map(|noise| (noise.white_s, noise.pink)), Some((0.0, 0.0)));
+        assert_eq!(fit_noise(&still).map(|noise| (noise.white_s, noise.pink)), Some((0.0, 0.0)));
     }
 
     #[test]
     fn a_load_that_slows_for_three_seconds_is_steady_from_then_on() {
-        let noise = fitted(&white(1, 3000, 0.02)).unwrap();
+        let noise = fit_noise(&white(1, 3000, 0.02)).unwrap();
         let slow = |seed| {
             let mut series = white(seed, 80, 0.02);
             for (i, ln) in series.ln.iter_mut().take(30).enumerate() {
@@ -293,10 +299,10 @@ mod tests {
             }
             series
         };
-        let steady = steady_from(&[slow(5), slow(6)], &noise, 0.0, 1.0).unwrap();
+        let steady = find_steady_start(&[slow(5), slow(6)], &noise, 0.0, 1.0).unwrap();
         assert!((1.0..=3.2).contains(&steady), "{steady}");
-        assert_eq!(steady_from(&[white(8, 80, 0.02)], &noise, 0.3, 1.0), Some(0.3));
-        assert_eq!(steady_from(&[white(8, 15, 0.02)], &noise, 0.0, 1.0), None);
+        assert_eq!(find_steady_start(&[white(8, 80, 0.02)], &noise, 0.3, 1.0), Some(0.3));
+        assert_eq!(find_steady_start(&[white(8, 15, 0.02)], &noise, 0.0, 1.0), None);
     }
 
     #[test]
@@ -314,7 +320,7 @@ mod tests {
             errors_by_code: Default::default(),
         };
         let bins = [bin(1, 5), bin(2, 0), bin(3, 5), bin(5, 5), bin(6, 5)];
-        let series = Series::of(&bins, Outcome::Latency, &[(0, 500_000)]);
+        let series = Series::from_bins(&bins, BinOutcome::Latency, &[(0, 500_000)]);
         let known: Vec<bool> = series.ln.iter().map(Option::is_some).collect();
         assert_eq!(known, [true, false, true, false, true, false]);
         assert!((series.ln[0].unwrap() - 2_000.0_f64.ln()).abs() < 1e-12);

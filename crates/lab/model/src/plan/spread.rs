@@ -17,7 +17,7 @@ const FEWEST_PARTS: u32 = 3;
 ///
 /// # Errors
 /// The run takes as long or longer.
-pub fn check(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
+pub fn check_spread(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
     ensure!(
         over_s > takes_s,
         "--spread over {} leaves no pause in a run that takes {}: spread it over hours",
@@ -31,7 +31,7 @@ pub fn check(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// There are too few rounds, or the run itself takes that long.
-pub fn spread(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
+pub fn spread_rounds(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
     let rounds = likely_rounds(plan);
     let parts = (rounds / FEWEST_ROUNDS).min(MOST_PARTS);
     ensure!(
@@ -41,7 +41,7 @@ pub fn spread(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
         FEWEST_PARTS * FEWEST_ROUNDS,
         format_count(rounds.into(), "round")
     );
-    check(over_s, expected_s(plan))?;
+    check_spread(over_s, expected_s(plan))?;
     // Spare rounds, if there is time for any, belong to the last part.
     let begins = (1..parts).map(|part| part * rounds / parts).collect();
     plan.spread = Some(Spread { over_s, begins });

@@ -8,7 +8,7 @@ use toll_record::Role;
 /// The arms, followed by copies of those that can be swept at each rate of the sweep.
 ///
 /// A copy is compared with its counterpart at the same rate.
-pub fn swept(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
+pub fn expand_sweep(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
     let of = sweep.of.as_deref().unwrap_or(baseline);
     let curves: Vec<&Arm> = arms.iter().filter(|arm| can_be_swept(arm)).collect();
     let mut points = Vec::new();
@@ -41,32 +41,32 @@ fn can_be_swept(arm: &Arm) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Settled, Wishes};
+    use crate::plan::{ResolvedScenario, RunOverrides};
     use crate::scenario::Preset;
 
     #[test]
     fn a_swept_arm_is_compared_with_its_counterpart_at_the_same_rate() {
         let scenario = Preset::named("load-curve").unwrap().scenario().unwrap();
-        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
-        let arm = |name: &str| settled.arms.iter().find(|a| a.name == name).unwrap();
-        assert_eq!(settled.arms.len(), 2 * 12);
+        let resolved = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
+        let arm = |name: &str| resolved.arms.iter().find(|a| a.name == name).unwrap();
+        assert_eq!(resolved.arms.len(), 2 * 12);
         assert_eq!(arm("tcp-10").against.as_deref(), Some("unix-10"));
         assert_eq!(arm("tcp-10").curve.as_deref(), Some("tcp"));
         assert_eq!(arm("unix-110").against, None);
         assert_eq!(arm("unix-110").role, Role::Baseline);
-        assert_eq!(settled.capacities_wanted(), ["tcp"]);
+        assert_eq!(resolved.arms_needing_capacity(), ["tcp"]);
     }
 
     #[test]
     fn any_scenario_can_be_swept_and_its_controls_are_left_alone() {
         let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
-        let wishes = Wishes {
+        let overrides = RunOverrides {
             arms: Some(vec!["none2".into(), "burn".into(), "B".into()]),
             sweep: Some(vec![50]),
-            ..Wishes::default()
+            ..RunOverrides::default()
         };
         let names: Vec<_> =
-            Settled::new(scenario, &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
+            ResolvedScenario::new(scenario, &overrides).unwrap().arms.into_iter().map(|a| a.name).collect();
         assert_eq!(names, ["none", "none2", "burn", "B", "none-50", "B-50"]);
     }
 }

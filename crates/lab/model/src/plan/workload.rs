@@ -1,12 +1,12 @@
 //! Load of a plan: the usual one, overridden by the scenario, the arm and the command line.
 
-use super::Wishes;
+use super::RunOverrides;
 use crate::scenario::{Arm, Rate, Scenario, Subject, Workload as Written};
 use toll_record::Workload;
 use toll_sys::units::Percent;
 
 /// The scenario's load with the user's overrides. `rows`: of the flag or the profile.
-pub fn resolve(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
+pub fn resolve(scenario: &Scenario, wishes: &RunOverrides, rows: Option<u64>) -> Workload {
     let driver = match scenario.subject {
         Subject::Server => "toll",
         Subject::Host => "none",

@@ -1,7 +1,7 @@
 //! One arm of a scenario, as written.
 
-use super::in_order::InOrder;
-use super::{ServerWish, Workload};
+use super::ordered_map::OrderedMap;
+use super::{ServerOptions, Workload};
 use crate::artefacts::{self, Writer};
 use serde::Deserialize;
 use toll_record::{Meter, RowUpdate, Signal};
@@ -28,7 +28,7 @@ pub struct Arm {
     pub probe: Option<Signal>,
     /// Several processes at once, in place of `command` or `stages`.
     #[serde(default)]
-    pub process: Vec<Member>,
+    pub process: Vec<ProcessSpec>,
     /// Port of a listener on the rig's far end. Defines `{remote_ip}`.
     pub remote_port: Option<u16>,
     /// The command runs at the rig's far end.
@@ -38,16 +38,16 @@ pub struct Arm {
     pub far_rate: Option<String>,
     /// Global variables while the arm is on, set in this order; restored afterwards.
     #[serde(default)]
-    pub set: InOrder<String>,
+    pub set: OrderedMap<String>,
     /// As `set`, but only variables that the server knows.
     #[serde(default)]
-    pub set_if_known: InOrder<String>,
+    pub set_if_known: OrderedMap<String>,
     /// Rows of tables while the arm is on; restored afterwards.
     #[serde(default)]
     pub update: Vec<RowUpdate>,
     /// Kernel settings while the arm is on, by their `sysctl` names; restored afterwards.
     #[serde(default)]
-    pub sysctl: InOrder<String>,
+    pub sysctl: OrderedMap<String>,
     /// Statements that switch the arm on. `off` switches it off.
     #[serde(default)]
     pub on: Vec<String>,
@@ -77,9 +77,9 @@ pub struct Arm {
     pub burn: Option<Percent>,
     /// Meaning of commands that end by themselves.
     #[serde(default)]
-    pub ends: Ends,
+    pub ends: OnExit,
     /// The window ends when the meter has counted this much.
-    pub until: Option<Until>,
+    pub until: Option<CountLimit>,
     /// Longest window of an arm that something other than time ends; absent: the profile's.
     pub at_most: Option<Seconds>,
     /// Shortest settling time before its window, if the arm needs longer than others.
@@ -98,10 +98,10 @@ pub struct Arm {
     pub workload: Workload,
     /// Sandbox options of this arm alone, in addition to the scenario's.
     #[serde(default)]
-    pub server: ServerWish,
+    pub server: ServerOptions,
     /// Matrix of values: many arms that differ in a word or two. Expanded when the file is read.
     #[serde(default)]
-    pub each: InOrder<Vec<String>>,
+    pub each: OrderedMap<Vec<String>>,
     /// Values of the matrix in this arm. Never in a file.
     #[serde(skip)]
     pub varied: Vec<(String, String)>,
@@ -113,7 +113,7 @@ pub struct Arm {
 /// A process of a set, or several joined by pipes.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Member {
+pub struct ProcessSpec {
     /// Absent: its first command's name.
     pub name: Option<String>,
     pub command: Option<String>,
@@ -146,8 +146,8 @@ pub struct Member {
 
 impl Arm {
     /// The form of the treatment, in a word.
-    pub fn how(&self) -> &'static str {
-        match (self.members().as_slice(), self.artefact.map(artefacts::of)) {
+    pub fn treatment_kind(&self) -> &'static str {
+        match (self.process_specs().as_slice(), self.artefact.map(artefacts::spec_of)) {
             ([], Some(row)) if row.writer == Writer::Server => "log",
             ([], _) if !self.has_statements() && self.sysctl.0.is_empty() => "none",
             ([], _) => "settings",
@@ -169,9 +169,9 @@ impl Arm {
     }
 
     /// All texts that may hold placeholders.
-    pub fn texts(&self) -> Vec<String> {
+    pub fn template_texts(&self) -> Vec<String> {
         let mut texts = Vec::new();
-        for member in self.members() {
+        for member in self.process_specs() {
             texts.extend(member.commands().cloned());
             texts.extend(member.stdout);
         }
@@ -180,14 +180,17 @@ impl Arm {
     }
 
     /// All processes, from `command`, `stages` or `process`.
-    pub fn members(&self) -> Vec<Member> {
+    pub fn process_specs(&self) -> Vec<ProcessSpec> {
         if let Some(Percent(percent)) = self.burn {
-            return vec![Member { command: Some(format!("{{toll}} burn {percent}%")), ..Member::default() }];
+            return vec![ProcessSpec {
+                command: Some(format!("{{toll}} burn {percent}%")),
+                ..ProcessSpec::default()
+            }];
         }
         if self.command.is_none() && self.stages.is_none() {
             return self.process.clone();
         }
-        vec![Member {
+        vec![ProcessSpec {
             command: self.command.clone(),
             stages: self.stages.clone(),
             stdout: self.stdout.clone(),
@@ -195,12 +198,12 @@ impl Arm {
             stop: self.stop,
             probe: self.probe,
             far: self.far,
-            ..Member::default()
+            ..ProcessSpec::default()
         }]
     }
 }
 
-impl Member {
+impl ProcessSpec {
     /// Its commands in the order of the pipe.
     pub fn commands(&self) -> impl Iterator<Item = &String> {
         self.command.iter().chain(self.stages.iter().flatten())
@@ -210,7 +213,7 @@ impl Member {
 /// Meaning of an arm's commands that end by themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ends {
+pub enum OnExit {
     /// They have failed.
     #[default]
     Never,
@@ -225,7 +228,7 @@ pub enum Ends {
 /// Count at which a meter ends the window: one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Until {
+pub enum CountLimit {
     Statements(u64),
     Events(u64),
     Packets(u64),

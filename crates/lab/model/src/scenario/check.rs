@@ -3,7 +3,7 @@
 //! Each error quotes the rejected value and lists what is allowed. Never inspects the host.
 
 use super::{Define, Limits, Profile, Rate, Scenario, Subject, Sweep, Workload};
-use crate::fill::{BUILT_IN, is_name};
+use crate::placeholders::{BUILT_IN_PLACEHOLDERS, is_placeholder_name};
 use crate::rig;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ pub(super) const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
 /// Load drivers; `none` is no load.
 const DRIVERS: [&str; 3] = ["toll", "sysbench", "none"];
 /// Most rounds: more than a year of the shortest ones. A larger number is a typing error.
-pub const MOST_ROUNDS: u32 = 10_000;
+pub const MAX_ROUNDS: u32 = 10_000;
 /// Longest delay of a reply, percent of its response time. A longer one is an effect that nobody can miss.
-const LONGEST_DELAY_PCT: f64 = 100.0;
+const MAX_DELAY_PCT: f64 = 100.0;
 /// Largest data scale: a thousand times the full size fits on no disk.
-const LARGEST_SCALE: f64 = 1_000.0;
+const MAX_SCALE: f64 = 1_000.0;
 /// Widest equivalence margin, percent. A wider one would call nearly everything equivalent.
-const WIDEST_MARGIN_PCT: f64 = 1_000.0;
+const MAX_MARGIN_PCT: f64 = 1_000.0;
 
 impl Scenario {
     pub(super) fn check(&self) -> anyhow::Result<()> {
@@ -40,8 +40,8 @@ impl Scenario {
             self.alpha
         );
         ensure!(
-            self.margin_pct > 0.0 && self.margin_pct <= WIDEST_MARGIN_PCT,
-            "margin_pct = {} must lie above 0 and be at most {WIDEST_MARGIN_PCT}: percent of the baseline",
+            self.margin_pct > 0.0 && self.margin_pct <= MAX_MARGIN_PCT,
+            "margin_pct = {} must lie above 0 and be at most {MAX_MARGIN_PCT}: percent of the baseline",
             self.margin_pct
         );
         self.workload.check().context("in [workload]")?;
@@ -50,7 +50,7 @@ impl Scenario {
             "`delay` is an arm's own: without it, there is nothing to compare with"
         );
         self.check_definitions()?;
-        self.check_what_stands()?;
+        self.check_requirements()?;
         let mut names = BTreeSet::new();
         for arm in &self.arms {
             if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
@@ -141,22 +141,22 @@ impl Scenario {
     fn check_definitions(&self) -> anyhow::Result<()> {
         for (name, value) in &self.define {
             ensure!(
-                is_name(name),
+                is_placeholder_name(name),
                 "[define] `{name}` can never be used: write it in small letters, digits and `_`"
             );
             ensure!(
-                !BUILT_IN.iter().any(|(built_in, _)| built_in == name),
+                !BUILT_IN_PLACEHOLDERS.iter().any(|(built_in, _)| built_in == name),
                 "[define] `{name}` is a name that toll itself fills in: choose another"
             );
             if let Define::ByFlavour(by) = value {
-                known_flavours(by.keys(), &format!("[define.{name}]"), &FLAVOURS)?;
+                check_flavours(by.keys(), &format!("[define.{name}]"), &FLAVOURS)?;
             }
         }
         let any = [&["any"][..], &FLAVOURS[..]].concat();
         for arm in &self.arms {
-            known_flavours(arm.server.options.keys(), &format!("`server` of arm {}", arm.name), &any)?;
+            check_flavours(arm.server.options.keys(), &format!("`server` of arm {}", arm.name), &any)?;
         }
-        known_flavours(self.server.options.keys(), "[server.options]", &any)
+        check_flavours(self.server.options.keys(), "[server.options]", &any)
     }
 
     /// Every arm that an arm refers to exists, and no arm is compared with itself, even indirectly.
@@ -196,7 +196,7 @@ impl Scenario {
     }
 }
 
-fn known_flavours<'a>(
+fn check_flavours<'a>(
     keys: impl Iterator<Item = &'a String>,
     place: &str,
     known: &[&str],
@@ -220,7 +220,7 @@ impl Workload {
             check_load(profile)?;
         }
         if let Some(transport) = &self.transport {
-            let known = rig::transports();
+            let known = rig::list_transports();
             ensure!(
                 known.contains(&transport.as_str()),
                 "transport = {transport:?} is no way to a server: use {}",
@@ -229,8 +229,8 @@ impl Workload {
         }
         if let Some(Percent(percent)) = self.delay {
             ensure!(
-                percent > 0.0 && percent <= LONGEST_DELAY_PCT,
-                "delay = \"{percent}%\" lies above 0% and is at most {LONGEST_DELAY_PCT}% of the response time"
+                percent > 0.0 && percent <= MAX_DELAY_PCT,
+                "delay = \"{percent}%\" lies above 0% and is at most {MAX_DELAY_PCT}% of the response time"
             );
         }
         let counts = [
@@ -268,8 +268,8 @@ pub fn check_load(profile: &str) -> anyhow::Result<()> {
 /// Checks a share of a recipe's full size.
 pub(super) fn check_scale(scale: f64) -> anyhow::Result<()> {
     ensure!(
-        scale > 0.0 && scale <= LARGEST_SCALE,
-        "scale = {scale}: it is a share of the recipe's full size, above 0 and at most {LARGEST_SCALE}"
+        scale > 0.0 && scale <= MAX_SCALE,
+        "scale = {scale}: it is a share of the recipe's full size, above 0 and at most {MAX_SCALE}"
     );
     Ok(())
 }
@@ -289,8 +289,8 @@ impl Profile {
         );
         if let Some(rounds) = self.rounds {
             ensure!(
-                (1..=MOST_ROUNDS).contains(&rounds),
-                "rounds = {rounds}: use 1 to {MOST_ROUNDS}; an interval at 95% needs at least 6"
+                (1..=MAX_ROUNDS).contains(&rounds),
+                "rounds = {rounds}: use 1 to {MAX_ROUNDS}; an interval at 95% needs at least 6"
             );
         }
         for (name, length, example) in [("time", self.time, "30m"), ("window", self.window, "5s")] {

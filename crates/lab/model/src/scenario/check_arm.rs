@@ -1,17 +1,17 @@
 //! Validation of a single arm, as far as possible without a server.
 
 use super::check::FLAVOURS;
-use super::{Arm, Define, Ends, Until};
+use super::{Arm, CountLimit, Define, OnExit};
 use crate::artefacts::{self, Shape, Writer};
-use crate::fill::{BUILT_IN, Definitions};
-use crate::rig::link_bits_per_s;
+use crate::placeholders::{BUILT_IN_PLACEHOLDERS, Definitions};
+use crate::rig::parse_link_rate;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
 use toll_sys::units::{MAX_DURATION_S, Percent};
 
 /// Most copies of a process: each is a process, with only a small share of the host.
-const MOST_COPIES: u32 = 1_000;
+const MAX_COPIES: u32 = 1_000;
 
 impl Arm {
     pub(super) fn check(&self, define: &BTreeMap<String, Define>) -> anyhow::Result<()> {
@@ -30,7 +30,7 @@ impl Arm {
         }
         ensure!(self.remote_port != Some(0), "remote_port = 0: a listener needs a port of 1 to 65535");
         if let Some(rate) = &self.far_rate {
-            link_bits_per_s(rate).with_context(|| format!("far_rate = {rate:?}"))?;
+            parse_link_rate(rate).with_context(|| format!("far_rate = {rate:?}"))?;
         }
         for (name, value) in &self.sysctl.0 {
             ensure!(
@@ -78,7 +78,7 @@ impl Arm {
             self.process.is_empty() || self.process.iter().any(|member| !member.background),
             "all processes are in the background: there is nothing that they run beside"
         );
-        for member in self.members() {
+        for member in self.process_specs() {
             match (&member.command, &member.stages) {
                 (Some(_), None) => {}
                 (None, Some(stages)) if stages.is_empty() => bail!("`stages` is empty"),
@@ -86,8 +86,8 @@ impl Arm {
                 _ => bail!("a process takes `command`, or `stages` for a pipeline: one of them"),
             }
             ensure!(
-                member.copies.is_none_or(|copies| (1..=MOST_COPIES).contains(&copies)),
-                "copies = {}: use 1 to {MOST_COPIES}",
+                member.copies.is_none_or(|copies| (1..=MAX_COPIES).contains(&copies)),
+                "copies = {}: use 1 to {MAX_COPIES}",
                 member.copies.unwrap_or_default()
             );
             ensure!(
@@ -108,13 +108,13 @@ impl Arm {
         ensure!(
             self.artefact != Some(ArtefactKind::Unknown),
             "there is no such `artefact`: use {}",
-            artefacts::names()
+            artefacts::list_kind_names()
         );
         ensure!(
             (self.artefact == Some(ArtefactKind::Server)) == self.count.is_some(),
             "`artefact = \"server\"` and `count` go together"
         );
-        if self.artefact.is_some_and(|kind| artefacts::of(kind).writer == Writer::Server) {
+        if self.artefact.is_some_and(|kind| artefacts::spec_of(kind).writer == Writer::Server) {
             ensure!(
                 !self.set.0.is_empty() || !self.on.is_empty(),
                 "the server writes such an artefact: `set` or `on` tells it to"
@@ -124,7 +124,7 @@ impl Arm {
             !self.in_memory
                 || self
                     .artefact
-                    .is_some_and(|kind| artefacts::of(kind).writer == Writer::Tool && self.writes_file()),
+                    .is_some_and(|kind| artefacts::spec_of(kind).writer == Writer::Tool && self.writes_file()),
             "`in_memory` is where the file of a tool lies: give its kind as `artefact`"
         );
         ensure!(
@@ -147,7 +147,7 @@ impl Arm {
     }
 
     fn check_window(&self) -> anyhow::Result<()> {
-        let members = self.members();
+        let members = self.process_specs();
         if let Some(at_most) = self.at_most {
             ensure!(
                 at_most.0 > 0.0 && at_most.0 <= MAX_DURATION_S,
@@ -155,20 +155,21 @@ impl Arm {
                 at_most.0
             );
             ensure!(
-                self.ends == Ends::ClosesWindow || self.until.is_some(),
+                self.ends == OnExit::ClosesWindow || self.until.is_some(),
                 "`at_most` bounds a window that something else ends: give `until` or ends = \"closes-window\""
             );
         }
         if let Some(until) = self.until {
             ensure!(
-                !matches!(self.ends, Ends::ClosesWindow | Ends::Rehearse),
+                !matches!(self.ends, OnExit::ClosesWindow | OnExit::Rehearse),
                 "`until` and `ends` say two things about the window's end: leave one out"
             );
-            let (Until::Statements(count) | Until::Events(count) | Until::Packets(count)) = until;
+            let (CountLimit::Statements(count) | CountLimit::Events(count) | CountLimit::Packets(count)) =
+                until;
             ensure!(count > 0, "`until` counts to 0: one is the least");
             let counts_packets = matches!(self.meter, Some(Meter::Link(_)));
             ensure!(
-                counts_packets == matches!(until, Until::Packets(_)),
+                counts_packets == matches!(until, CountLimit::Packets(_)),
                 "`until` packets goes with meter = {{ link = \"DEVICE\" }}, and nothing else does"
             );
         }
@@ -177,7 +178,7 @@ impl Arm {
             !(has_own_load && self.counts_statements()),
             "`meter` counts where no load of toll's runs: leave it out, or say workload = {{ driver = \"none\" }}"
         );
-        if self.ends == Ends::Never {
+        if self.ends == OnExit::Never {
             return Ok(());
         }
         ensure!(
@@ -192,13 +193,13 @@ impl Arm {
     }
 
     fn writes_file(&self) -> bool {
-        self.artefact.is_some_and(|kind| artefacts::of(kind).shape != Shape::None)
+        self.artefact.is_some_and(|kind| artefacts::spec_of(kind).shape != Shape::None)
     }
 
     /// Quotes close, and every placeholder is known by the time that it is filled in.
     fn check_placeholders(&self, define: &BTreeMap<String, Define>, flavour: &str) -> anyhow::Result<()> {
         let mut definitions = Definitions::new(define, flavour);
-        for (name, _) in BUILT_IN {
+        for (name, _) in BUILT_IN_PLACEHOLDERS {
             let unknown = match name {
                 "artefact" => !self.writes_file(),
                 "remote_ip" | "remote_port" => self.remote_port.is_none(),
@@ -206,7 +207,7 @@ impl Arm {
                 _ => false,
             };
             if unknown {
-                definitions.forget(name);
+                definitions.remove_value(name);
             }
         }
         // One that is defined for other servers only makes the arm unavailable on this one.
@@ -215,16 +216,16 @@ impl Arm {
                 definitions.define(name, "x".into());
             }
         }
-        for member in self.members() {
+        for member in self.process_specs() {
             for command in member.commands() {
-                definitions.words(command)?;
+                definitions.split_command(command)?;
             }
             if let Some(stdout) = &member.stdout {
-                definitions.apply(stdout)?;
+                definitions.expand(stdout)?;
             }
         }
         for (_, value) in self.set.0.iter().chain(&self.set_if_known.0) {
-            definitions.apply(value)?;
+            definitions.expand(value)?;
         }
         Ok(())
     }

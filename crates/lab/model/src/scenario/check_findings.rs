@@ -35,7 +35,7 @@ impl Scenario {
 impl Scenario {
     fn check_limit(&self, limit: &Limit, outcomes: &[Definition]) -> anyhow::Result<()> {
         for name in [&limit.outcome].into_iter().chain(&limit.reached) {
-            known(name, outcomes)?;
+            find_outcome(name, outcomes)?;
         }
         ensure!(limit.at_most.is_finite(), "at_most = {}: write a number", limit.at_most);
         let rungs = self.arms.iter().flat_map(|arm| &arm.varied).filter(|(key, _)| *key == limit.over);
@@ -49,7 +49,7 @@ impl Scenario {
     }
 }
 
-fn known<'a>(name: &str, outcomes: &'a [Definition]) -> anyhow::Result<&'a Definition> {
+fn find_outcome<'a>(name: &str, outcomes: &'a [Definition]) -> anyhow::Result<&'a Definition> {
     let Some(outcome) = find_definition(outcomes, name) else {
         bail!("{name:?} is no outcome: choose one of {}", list_names(outcomes));
     };
@@ -57,7 +57,7 @@ fn known<'a>(name: &str, outcomes: &'a [Definition]) -> anyhow::Result<&'a Defin
 }
 
 fn check_contrast(contrast: &Contrast, outcomes: &[Definition]) -> anyhow::Result<()> {
-    let outcome = known(&contrast.outcome, outcomes)?;
+    let outcome = find_outcome(&contrast.outcome, outcomes)?;
     ensure!(
         outcome.compare == Compare::LogRatio,
         "{} is not compared as a ratio, and a contrast is one: choose another outcome",
@@ -79,7 +79,7 @@ fn check_contrast(contrast: &Contrast, outcomes: &[Definition]) -> anyhow::Resul
 fn check_pareto(pareto: &Pareto, outcomes: &[Definition]) -> anyhow::Result<()> {
     let mut seen = BTreeSet::new();
     for name in &pareto.outcomes {
-        known(name, outcomes)?;
+        find_outcome(name, outcomes)?;
         ensure!(seen.insert(name), "`outcomes` names {name} twice");
     }
     ensure!(seen.len() > 1, "`outcomes` names what is traded against what: two of them at least");
@@ -91,7 +91,7 @@ fn check_pareto(pareto: &Pareto, outcomes: &[Definition]) -> anyhow::Result<()> 
     );
     for (name, limit) in &pareto.limit {
         ensure!(
-            !known(name, outcomes)?.compare.needs_no_baseline(),
+            !find_outcome(name, outcomes)?.compare.needs_no_baseline(),
             "limit: {name} is compared with nothing: it has no toll that could be limited"
         );
         ensure!(limit.is_finite() && *limit >= 0.0, "limit: {name} = {limit} must be 0 or above");

@@ -5,16 +5,16 @@ mod check;
 mod check_arm;
 mod check_charts;
 mod check_findings;
-mod each;
-mod elsewhere;
-mod in_order;
+mod matrix;
+mod ordered_map;
 #[cfg(test)]
 mod page;
 mod preset;
-mod stands;
+mod remote_sender;
+mod requirements;
 
-pub use arm::{Arm, Ends, Member, Until};
-pub use check::{MOST_ROUNDS, check_load, check_rate};
+pub use arm::{Arm, CountLimit, OnExit, ProcessSpec};
+pub use check::{MAX_ROUNDS, check_load, check_rate};
 pub use preset::{PRESETS, Preset};
 
 use anyhow::Context;
@@ -59,7 +59,7 @@ pub struct Scenario {
     #[serde(default)]
     pub workload: Workload,
     #[serde(default)]
-    pub server: ServerWish,
+    pub server: ServerOptions,
     /// Absent: the tables of the loads, if there are any.
     pub data: Option<Data>,
     /// Steps of the test rig, in this order.
@@ -107,7 +107,7 @@ impl Default for Data {
 }
 
 fn default_recipe() -> String {
-    crate::data::DEFAULT.to_owned()
+    crate::data::DEFAULT_RECIPE.to_owned()
 }
 
 /// The same seed for every run, so that data is generated once and cloned.
@@ -174,15 +174,15 @@ pub enum Rate {
 /// Requirements on a sandbox server.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ServerWish {
+pub struct ServerOptions {
     /// Options of the sandbox, `name = "value"`, by flavour; `any` for all.
     #[serde(default)]
     pub options: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-impl ServerWish {
+impl ServerOptions {
     /// The required options of a server of this flavour.
-    pub fn of(&self, flavour: &str) -> BTreeMap<String, String> {
+    pub fn options_for(&self, flavour: &str) -> BTreeMap<String, String> {
         let tables = ["any", flavour].into_iter().filter_map(|key| self.options.get(key)).flatten();
         tables.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
@@ -260,7 +260,8 @@ impl Scenario {
     /// Names the line and what was expected there.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let mut scenario: Scenario = toml::from_str(text).context("not a scenario")?;
-        let arms = scenario.arms.into_iter().map(each::expanded).collect::<anyhow::Result<Vec<_>>>()?;
+        let arms =
+            scenario.arms.into_iter().map(matrix::expand_matrix).collect::<anyhow::Result<Vec<_>>>()?;
         scenario.arms = arms.into_iter().flatten().collect();
         scenario.check()?;
         Ok(scenario)

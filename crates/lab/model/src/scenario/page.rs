@@ -2,8 +2,8 @@
 
 use super::Scenario;
 use crate::data::RECIPES;
-use crate::fill::BUILT_IN;
-use crate::rig::{KINDS, transports};
+use crate::placeholders::BUILT_IN_PLACEHOLDERS;
+use crate::rig::{STEP_KINDS, list_transports};
 use std::path::{Path, PathBuf};
 
 fn docs() -> PathBuf {
@@ -45,10 +45,10 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
             name => name.to_owned(),
         })
         .collect();
-    wanted.extend(BUILT_IN.map(|(name, _)| format!("{{{name}}}")));
-    wanted.extend(transports().into_iter().map(str::to_owned));
+    wanted.extend(BUILT_IN_PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}")));
+    wanted.extend(list_transports().into_iter().map(str::to_owned));
     wanted.extend(RECIPES.iter().map(|recipe| recipe.name.to_owned()));
-    for kind in &KINDS {
+    for kind in &STEP_KINDS {
         wanted.push(kind.name.to_owned());
         wanted.extend(kind.keys.iter().flat_map(|(key, default)| [*key, *default]).map(str::to_owned));
     }

@@ -2,15 +2,15 @@
 //!
 //! Means and a plain normal interval: enough to draw from. Never the statistics that toll claims with.
 
-use crate::recording::Recorded;
-use crate::scene::{Made, OWN_OUTCOME, Shape};
+use crate::recording::WrittenData;
+use crate::scene::{FixtureArm, OWN_OUTCOME, Shape};
 use std::collections::BTreeMap;
 use toll_record::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, FORMAT, Mde,
     Outcome, ParetoArm, ParetoResult, Role, RunResult, SelfCost, StallTotals, Verdict, Warning,
 };
 
-pub fn result(shape: &Shape, recorded: &Recorded) -> anyhow::Result<RunResult> {
+pub fn result(shape: &Shape, recorded: &WrittenData) -> anyhow::Result<RunResult> {
     let Some(plan) = recorded.plan.clone() else { anyhow::bail!("nothing was recorded") };
     let baseline = recorded.latency_us.first().cloned().unwrap_or_default();
     let arms: Vec<ArmResult> = recorded
@@ -114,7 +114,13 @@ fn control(arm: &str, expected_pct: f64, found: (Option<f64>, Option<[f64; 2]>),
     }
 }
 
-fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, shape: &Shape) -> ArmResult {
+fn arm(
+    made: &FixtureArm,
+    latency_us: &[f64],
+    baseline: &[f64],
+    recorded: &WrittenData,
+    shape: &Shape,
+) -> ArmResult {
     let power = |k: f64| latency_us.iter().map(|v| v.powf(k)).collect::<Vec<_>>();
     let times = |v: &[f64], f: f64| v.iter().map(|v| v * f).collect::<Vec<_>>();
     let mut outcomes = BTreeMap::new();

@@ -57,7 +57,7 @@ pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<(RunDir, RunRes
     }
     run.flush()?;
     let run = RunDir::open(root)?;
-    let result = analyse::run(&run)?;
+    let result = analyse::analyse_run_dir(&run)?;
     Ok((run, result))
 }
 

@@ -53,9 +53,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// A run and its result: invented, except for the run that died, which is analysed.
-type Made = (RunDir, RunResult);
+type WrittenRun = (RunDir, RunResult);
 
-fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<Made> {
+fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<WrittenRun> {
     let root = out.join(name);
     if root.exists() {
         std::fs::remove_dir_all(&root)?;
@@ -64,12 +64,12 @@ fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<Made> {
     let run = RunDir::open(&root)?;
     let result = match shape.dies_after_s {
         None => analysis::result(shape, &recorded)?,
-        Some(_) => analyse::run(&run)?,
+        Some(_) => analyse::analyse_run_dir(&run)?,
     };
     Ok((run, result))
 }
 
-fn page(out: &Path, name: &str, made: &[&Made]) -> anyhow::Result<()> {
+fn page(out: &Path, name: &str, made: &[&WrittenRun]) -> anyhow::Result<()> {
     let (runs, results): (Vec<RunDir>, Vec<RunResult>) = made.iter().copied().cloned().unzip();
     let html = toll_report::html::html(&runs, &results)?;
     let path = out.join(format!("{name}.html"));

@@ -1,6 +1,6 @@
 //! Invented record of a run: load, host and trials from a seed. Never measures anything.
 
-use crate::scene::{self, Made, STARTED_WALL_US, Shape};
+use crate::scene::{self, FixtureArm, STARTED_WALL_US, Shape};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,10 +13,10 @@ use toll_record::{
 
 /// Input of the invented analysis.
 #[derive(Debug, Default)]
-pub struct Recorded {
+pub struct WrittenData {
     pub plan: Option<Plan>,
     pub host: Host,
-    pub made: Vec<Made>,
+    pub made: Vec<FixtureArm>,
     /// Mean response time by arm and round, us.
     pub latency_us: Vec<Vec<f64>>,
     pub artefacts: Vec<Artefact>,
@@ -27,7 +27,7 @@ pub struct Recorded {
 const BEGIN_MONO_US: u64 = 86_400_000_000;
 const BIN_US: u64 = 100_000;
 
-pub fn write(root: &Path, shape: &Shape) -> anyhow::Result<Recorded> {
+pub fn write(root: &Path, shape: &Shape) -> anyhow::Result<WrittenData> {
     let mut rng = ChaCha8Rng::seed_from_u64(shape.seed);
     let made = scene::arms(shape);
     let mut order = Vec::new();
@@ -44,13 +44,13 @@ pub fn write(root: &Path, shape: &Shape) -> anyhow::Result<Recorded> {
     if shape.dies_after_s.is_none() {
         run.write_json("host.json", &host)?;
     }
-    let mut made_run = Making {
+    let mut made_run = FixtureWriter {
         rng,
         run,
         now_us: BEGIN_MONO_US,
         drift: 0.0,
         dirty: 40e6,
-        recorded: Recorded { latency_us: vec![Vec::new(); made.len()], ..Recorded::default() },
+        recorded: WrittenData { latency_us: vec![Vec::new(); made.len()], ..WrittenData::default() },
         dies_us: shape.dies_after_s.map(|s| BEGIN_MONO_US + (s * 1e6) as u64),
     };
     'run: for (round, names) in plan.order.iter().enumerate() {
@@ -65,25 +65,25 @@ pub fn write(root: &Path, shape: &Shape) -> anyhow::Result<Recorded> {
     }
     made_run.run.flush()?;
     let duration_s = (made_run.now_us - BEGIN_MONO_US) as f64 / 1e6;
-    Ok(Recorded { plan: Some(plan), host, made, duration_s, ..made_run.recorded })
+    Ok(WrittenData { plan: Some(plan), host, made, duration_s, ..made_run.recorded })
 }
 
-struct Making {
+struct FixtureWriter {
     rng: ChaCha8Rng,
     run: RunWriter,
     now_us: u64,
     drift: f64,
     dirty: f64,
-    recorded: Recorded,
+    recorded: WrittenData,
     dies_us: Option<u64>,
 }
 
-impl Making {
+impl FixtureWriter {
     /// False if the run died in this trial.
     fn trial(
         &mut self,
         shape: &Shape,
-        made: &Made,
+        made: &FixtureArm,
         at: usize,
         trial: u32,
         round: u32,
@@ -153,7 +153,7 @@ impl Making {
             self.recorded.artefacts.push(artefact);
         }
         self.stretch(
-            &Made { cost: 0.0, bytes_per_s: 0.0, stalls: false, ..made.clone() },
+            &FixtureArm { cost: 0.0, bytes_per_s: 0.0, stalls: false, ..made.clone() },
             shape.gap_s,
             trial,
             shape,
@@ -164,7 +164,7 @@ impl Making {
     /// Load and host for that long. Returns events completed and the sum of their latencies.
     fn stretch(
         &mut self,
-        made: &Made,
+        made: &FixtureArm,
         seconds: f64,
         trial: u32,
         shape: &Shape,
@@ -236,7 +236,7 @@ impl Making {
         Ok((events_sum, latency_sum))
     }
 
-    fn second(&mut self, made: &Made, latency_us: f64) -> anyhow::Result<()> {
+    fn second(&mut self, made: &FixtureArm, latency_us: f64) -> anyhow::Result<()> {
         let mono_us = self.now_us;
         let mut noise = |base: f64| base * (0.9 + 0.2 * self.rng.random::<f64>());
         self.run.write_sample(&Sample::Second(Second {

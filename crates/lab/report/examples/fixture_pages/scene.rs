@@ -44,7 +44,7 @@ impl Default for Shape {
 
 /// An arm with its invented overhead and captured share.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct FixtureArm {
     pub arm: Arm,
     /// 0.3 = response time 30% above the baseline.
     pub cost: f64,
@@ -57,11 +57,11 @@ pub struct Made {
 /// Name, title, artefact, overhead, captured share, bytes/s, and true if it stalls.
 type Letter = (&'static str, &'static str, ArtefactKind, f64, f64, f64, bool);
 
-pub fn arms(shape: &Shape) -> Vec<Made> {
+pub fn arms(shape: &Shape) -> Vec<FixtureArm> {
     use ArtefactKind::{Pcap, SlowLog, TcpdumpText};
     let e = shape.effect;
     let dump = "tcpdump -s 65535 -x -nn -q -tttt -i any";
-    let row = |name: &str, title: &str, role, command: String, cost: f64| Made {
+    let row = |name: &str, title: &str, role, command: String, cost: f64| FixtureArm {
         arm: Arm {
             name: name.into(),
             title: title.into(),
@@ -113,7 +113,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
     for (name, title, artefact, cost, caught, bytes_per_s, stalls) in letters {
         let mut arm = row(name, title, Role::Treatment, format!("{dump} -w FILE 'port 13306'"), cost);
         arm.arm.artefact = Some(artefact);
-        made.push(Made { caught: Some(caught), bytes_per_s, stalls, ..arm });
+        made.push(FixtureArm { caught: Some(caught), bytes_per_s, stalls, ..arm });
     }
     let mut absent = row("audit", "server_audit plugin", Role::Treatment, "INSTALL SONAME".into(), 0.0);
     absent.arm.unavailable = Some("the server has no plugin server_audit".into());
@@ -121,7 +121,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
     if let Some(hostile) = shape.hostile {
         let mut arm = row(hostile, hostile, Role::Treatment, hostile.into(), 0.2);
         arm.arm.artefact = Some(Pcap);
-        made.push(Made { caught: Some(0.5), bytes_per_s: 1e6, stalls: true, ..arm });
+        made.push(FixtureArm { caught: Some(0.5), bytes_per_s: 1e6, stalls: true, ..arm });
     }
     made
 }
@@ -162,7 +162,7 @@ fn own_outcome(shape: &Shape) -> Definition {
     }
 }
 
-pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
+pub fn plan(shape: &Shape, made: &[FixtureArm], order: Vec<Vec<String>>) -> Plan {
     Plan {
         format: FORMAT,
         toll_version: env!("CARGO_PKG_VERSION").into(),

@@ -140,8 +140,9 @@ fn page_of(root: &Path) -> Value {
 }
 
 fn of(runs: &[RunDir]) -> Page {
-    let results: Vec<RunResult> = runs.iter().map(|run| toll_analysis::run(run).unwrap()).collect();
-    Page::of(runs, &results).unwrap()
+    let results: Vec<RunResult> =
+        runs.iter().map(|run| toll_analysis::analyse_run_dir(run).unwrap()).collect();
+    Page::of_runs(runs, &results).unwrap()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Panels have their own titles and units, so that the page can draw series that it does not know. Never
 //! interprets: no smoothing, no totals, no judgement.
 
-use super::thin::{KEEP, thin};
+use super::downsample::{MAX_POINTS, downsample};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{HostSample, PressureSample, Sample, Step, TrialLine};
@@ -133,17 +133,17 @@ impl Timeline {
             spans: spans(trials, begin),
             ..Self::default()
         };
-        timeline.load(samples);
-        timeline.host(samples);
-        timeline.pressure(samples);
-        timeline.server(samples);
-        timeline.output(samples);
-        timeline.own(samples);
-        timeline.ticks(samples);
+        timeline.add_load(samples);
+        timeline.add_host(samples);
+        timeline.add_pressure(samples);
+        timeline.add_server(samples);
+        timeline.add_output(samples);
+        timeline.add_own_cost(samples);
+        timeline.add_ticks(samples);
         timeline
     }
 
-    fn load(&mut self, samples: &[Sample]) {
+    fn add_load(&mut self, samples: &[Sample]) {
         let bins: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Bin(b) = s { Some(b) } else { None }).collect();
         let seconds: Vec<_> =
@@ -194,19 +194,19 @@ impl Timeline {
         self.push("response", "Response time", "ms", true, response);
     }
 
-    fn host(&mut self, samples: &[Sample]) {
+    fn add_host(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Host(h) = s { Some(h) } else { None }).collect();
-        self.table(&rows, |h| h.mono_us, HOST);
+        self.add_rows(&rows, |h| h.mono_us, HOST);
     }
 
-    fn pressure(&mut self, samples: &[Sample]) {
+    fn add_pressure(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Pressure(p) = s { Some(p) } else { None }).collect();
-        self.table(&rows, |p| p.mono_us, PRESSURE);
+        self.add_rows(&rows, |p| p.mono_us, PRESSURE);
     }
 
-    fn table<S>(&mut self, samples: &[&S], mono_us: fn(&S) -> u64, rows: &[Row<S>]) {
+    fn add_rows<S>(&mut self, samples: &[&S], mono_us: fn(&S) -> u64, rows: &[Row<S>]) {
         let t: Vec<u64> = samples.iter().map(|sample| mono_us(sample)).collect();
         for rows in rows.chunk_by(|a, b| a.0 == b.0) {
             let (id, title, unit) = rows[0].0;
@@ -217,7 +217,7 @@ impl Timeline {
         }
     }
 
-    fn server(&mut self, samples: &[Sample]) {
+    fn add_server(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Server(v) = s { Some(v) } else { None }).collect();
         let names: BTreeSet<&str> = rows.iter().flat_map(|r| r.values.keys().map(String::as_str)).collect();
@@ -234,7 +234,7 @@ impl Timeline {
         }
     }
 
-    fn output(&mut self, samples: &[Sample]) {
+    fn add_output(&mut self, samples: &[Sample]) {
         let mut by_process: BTreeMap<&str, (Vec<u64>, Vec<Option<f64>>)> = BTreeMap::new();
         for sample in samples {
             let Sample::Output(o) = sample else { continue };
@@ -249,7 +249,7 @@ impl Timeline {
         self.push("output", "What treatments write", "MB/s", false, series);
     }
 
-    fn own(&mut self, samples: &[Sample]) {
+    fn add_own_cost(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Own(o) = s { Some(o) } else { None }).collect();
         let t: Vec<u64> = rows.iter().skip(1).map(|o| o.mono_us).collect();
@@ -261,7 +261,7 @@ impl Timeline {
         self.panel("own", "CPU of toll itself", "% of one CPU", &t, &[col("toll", 1e-2, share.collect())]);
     }
 
-    fn ticks(&mut self, samples: &[Sample]) {
+    fn add_ticks(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Tick(x) = s { Some(x) } else { None }).collect();
         let t: Vec<u64> = rows.iter().map(|x| x.mono_us).collect();
@@ -298,7 +298,7 @@ impl Timeline {
                 .iter()
                 .map(|v| v.filter(|v| v.is_finite()).map(|v| (v / column.scale).round() as i64))
                 .collect();
-            let kept = thin(&whole, KEEP);
+            let kept = downsample(&whole, MAX_POINTS);
             self.thinned |= kept.len() < whole.len();
             let v = kept.iter().map(|&i| whole[i]).collect();
             let t = *shared.entry(kept).or_insert_with_key(|kept| {

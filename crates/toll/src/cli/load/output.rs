@@ -1,6 +1,6 @@
 //! Output of `toll load`: text, JSON lines, or bins for a program.
 
-use super::super::console::tell;
+use super::super::console::eprint_line;
 use super::Load;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -15,17 +15,17 @@ use toll_load::engine::{Bin, Totals};
 use toll_load::summary::Summary;
 
 pub struct Output {
-    form: Form,
+    form: OutputForm,
     hdr: Option<HdrLog>,
     warned: bool,
     /// The error after which standard output is not written any more.
-    unwritten: Option<std::io::Error>,
+    write_error: Option<std::io::Error>,
     threads: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    People,
+enum OutputForm {
+    Text,
     Json,
     Bins,
 }
@@ -33,64 +33,64 @@ enum Form {
 impl Output {
     pub fn new(arguments: &Load) -> Result<Self> {
         let form = match (arguments.bins, arguments.json) {
-            (Some(_), _) => Form::Bins,
-            (None, true) => Form::Json,
-            (None, false) => Form::People,
+            (Some(_), _) => OutputForm::Bins,
+            (None, true) => OutputForm::Json,
+            (None, false) => OutputForm::Text,
         };
         let hdr = arguments.hdr.as_ref().map(|path| {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             HdrLog::begin(file)
         });
-        Ok(Self { form, hdr: hdr.transpose()?, warned: false, unwritten: None, threads: arguments.threads })
+        Ok(Self { form, hdr: hdr.transpose()?, warned: false, write_error: None, threads: arguments.threads })
     }
 
     /// Prints a complete bin. Breaks if the reader has gone.
-    pub fn bin(&mut self, bin: &Bin) -> ControlFlow<()> {
+    pub fn write_bin(&mut self, bin: &Bin) -> ControlFlow<()> {
         if bin.overloaded && !self.warned {
             self.warned = true;
-            tell!(
+            eprint_line!(
                 "toll: the backlog grows without bound ({} events wait): this rate is beyond what the server does; \
                  latency now measures how long the run has lasted",
                 bin.backlog
             );
         }
         let line = match self.form {
-            Form::Bins => serde_json::to_string(&BinLine::from_bin(bin)).unwrap_or_default(),
-            Form::Json => serde_json::to_string(&Summary::from_bin(bin)).unwrap_or_default(),
-            Form::People => self.second(bin),
+            OutputForm::Bins => serde_json::to_string(&BinLine::from_bin(bin)).unwrap_or_default(),
+            OutputForm::Json => serde_json::to_string(&Summary::from_bin(bin)).unwrap_or_default(),
+            OutputForm::Text => self.format_second(bin),
         };
         // A logged histogram is worth no run: say so, and go on without.
         if let Some(hdr) = &mut self.hdr
             && !bin.warmup
-            && let Err(error) = hdr.add(bin)
+            && let Err(error) = hdr.write_bin(bin)
         {
-            tell!("toll: the histogram log ends here: {error:#}");
+            eprint_line!("toll: the histogram log ends here: {error:#}");
             self.hdr = None;
         }
         // What is not a whole second is in the totals; as a line of rates it would only confuse.
-        if self.form == Form::People && !bin.is_complete {
+        if self.form == OutputForm::Text && !bin.is_complete {
             return ControlFlow::Continue(());
         }
-        self.print(&line);
-        if self.unwritten.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        self.write_line(&line);
+        if self.write_error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn print(&mut self, line: &str) {
-        if self.unwritten.is_none() {
+    fn write_line(&mut self, line: &str) {
+        if self.write_error.is_none() {
             let mut out = std::io::stdout().lock();
-            self.unwritten = writeln!(out, "{line}").and_then(|()| out.flush()).err();
+            self.write_error = writeln!(out, "{line}").and_then(|()| out.flush()).err();
         }
     }
 
-    fn second(&self, bin: &Bin) -> String {
+    fn format_second(&self, bin: &Bin) -> String {
         let s = Summary::from_bin(bin);
         let ms = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1000.0));
         let mut line = format!(
             "[ {:.0}s ] thds: {} tps: {} qps: {} lat (ms): p50 {} p95 {} p99 {} max {} err/s: {:.2} reconn/s: {:.2}",
             s.end_s,
             self.threads,
-            rate(s.tps),
-            rate(s.qps),
+            format_rate(s.tps),
+            format_rate(s.qps),
             ms(s.latency_us_p50),
             ms(s.latency_us_p95),
             ms(s.latency_us_p99),
@@ -110,14 +110,14 @@ impl Output {
         line
     }
 
-    pub fn totals(&mut self, totals: &Totals) -> Result<()> {
+    pub fn write_totals(&mut self, totals: &Totals) -> Result<()> {
         let summary = Summary::from_totals(totals);
         let text = match self.form {
-            Form::Json | Form::Bins => serde_json::to_string(&summary)?,
-            Form::People => report(&summary, totals),
+            OutputForm::Json | OutputForm::Bins => serde_json::to_string(&summary)?,
+            OutputForm::Text => format_report(&summary, totals),
         };
-        self.print(&text);
-        match self.unwritten.take() {
+        self.write_line(&text);
+        match self.write_error.take() {
             // Whoever has stopped listening needs no last word.
             Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(error).context("the load ended because its output cannot be written")
@@ -127,18 +127,18 @@ impl Output {
     }
 }
 
-fn rate(per_s: Option<f64>) -> String {
+fn format_rate(per_s: Option<f64>) -> String {
     per_s.map_or_else(|| "-".to_owned(), |per_s| format!("{per_s:.2}"))
 }
 
-fn report(s: &Summary, totals: &Totals) -> String {
+fn format_report(s: &Summary, totals: &Totals) -> String {
     let mut text = format!(
         "\nin {:.2} s: {} events ({}/s), {} statements ({}/s), {} errors, {} reconnects\n",
         s.time_s,
         s.events,
-        rate(s.tps),
+        format_rate(s.tps),
         s.statements,
-        rate(s.qps),
+        format_rate(s.qps),
         s.errors,
         s.reconnects
     );
@@ -173,7 +173,7 @@ fn report(s: &Summary, totals: &Totals) -> String {
     if let Some(due) = s.due_per_s {
         text += &format!(
             "due {due:.2} events/s, done {}/s, left waiting at the end {}\n",
-            rate(s.tps),
+            format_rate(s.tps),
             s.backlog
         );
     }
@@ -216,7 +216,7 @@ impl HdrLog {
         Ok(Self { file, serializer: V2DeflateSerializer::new() })
     }
 
-    fn add(&mut self, bin: &Bin) -> Result<()> {
+    fn write_bin(&mut self, bin: &Bin) -> Result<()> {
         let mut us = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)?;
         for value in bin.tally.latency.iter_recorded() {
             us.saturating_record_n(

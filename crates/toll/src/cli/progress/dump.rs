@@ -1,6 +1,6 @@
 //! Display of a throttled dump.
 
-use crate::cli::console::tell;
+use crate::cli::console::eprint_line;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -14,16 +14,16 @@ const REDRAWN_EVERY: Duration = Duration::from_millis(500);
 
 /// A line on a terminal, written anew; a line every half minute elsewhere. Both on standard error.
 #[derive(Debug, Default)]
-pub struct Dump(Mutex<Option<Begun>>);
+pub struct DumpProgress(Mutex<Option<DumpDisplay>>);
 
 /// Once there is something to show.
 #[derive(Debug)]
-struct Begun {
+struct DumpDisplay {
     bar: Option<ProgressBar>,
     shown: Instant,
 }
 
-impl Begun {
+impl DumpDisplay {
     fn new() -> Self {
         let style = ProgressStyle::with_template("{spinner} {msg}").ok();
         let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
@@ -34,15 +34,15 @@ impl Begun {
     }
 }
 
-impl Dump {
-    fn with(&self, work: impl FnOnce(&mut Begun)) {
-        work(self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Begun::new));
+impl DumpProgress {
+    fn update(&self, work: impl FnOnce(&mut DumpDisplay)) {
+        work(self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(DumpDisplay::new));
     }
 }
 
-impl Progress for Dump {
+impl Progress for DumpProgress {
     fn show(&self, now: &ProgressSnapshot) {
-        self.with(|begun| {
+        self.update(|begun| {
             let every = if begun.bar.is_some() { REDRAWN_EVERY } else { LINE_EVERY };
             if begun.shown.elapsed() < every {
                 return;
@@ -53,20 +53,20 @@ impl Progress for Dump {
                     bar.set_message(now.render_line());
                     bar.tick();
                 }
-                None => tell!("toll: {}", now.render_line()),
+                None => eprint_line!("toll: {}", now.render_line()),
             }
         });
     }
 
     fn show_message(&self, text: &str) {
-        self.with(|begun| match &begun.bar {
+        self.update(|begun| match &begun.bar {
             Some(bar) => bar.println(format!("toll: {text}")),
-            None => tell!("toll: {text}"),
+            None => eprint_line!("toll: {text}"),
         });
     }
 
     fn finish(&self) {
-        self.with(|begun| {
+        self.update(|begun| {
             if let Some(bar) = &begun.bar {
                 bar.finish_and_clear();
             }

@@ -1,6 +1,6 @@
 //! Display of how far reading has come, and how long it may take yet.
 
-use crate::cli::console::tell;
+use crate::cli::console::eprint_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -14,14 +14,19 @@ const SHORT: Duration = Duration::from_secs(1);
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// A bar on a terminal, a line now and then elsewhere, both on standard error.
-pub fn over(files: &[PathBuf]) -> Progress {
+pub fn reading_progress(files: &[PathBuf]) -> Progress {
     let whole = total_file_bytes(files);
-    let bar = std::io::stderr().is_terminal().then(|| bar(whole));
-    Progress::with_display(Box::new(Reading { begun: Instant::now(), whole, shown: AtomicU64::new(0), bar }))
+    let bar = std::io::stderr().is_terminal().then(|| new_bar(whole));
+    Progress::with_display(Box::new(ReadingProgress {
+        begun: Instant::now(),
+        whole,
+        shown: AtomicU64::new(0),
+        bar,
+    }))
 }
 
 #[derive(Debug)]
-struct Reading {
+struct ReadingProgress {
     begun: Instant,
     whole: Option<u64>,
     /// Times that something was shown, at most one for each beat.
@@ -29,7 +34,7 @@ struct Reading {
     bar: Option<ProgressBar>,
 }
 
-impl ProgressDisplay for Reading {
+impl ProgressDisplay for ReadingProgress {
     fn show(&self, done: u64) {
         let since_begin = self.begun.elapsed();
         let every = if self.bar.is_some() { SHORT } else { LINE_EVERY };
@@ -42,7 +47,7 @@ impl ProgressDisplay for Reading {
                 }
                 bar.set_position(done);
             }
-            (None, Some(whole)) if is_due => tell!("toll: {}", line(done, whole, since_begin)),
+            (None, Some(whole)) if is_due => eprint_line!("toll: {}", format_line(done, whole, since_begin)),
             (None, _) => {}
         }
     }
@@ -54,7 +59,7 @@ impl ProgressDisplay for Reading {
     }
 }
 
-fn bar(whole: Option<u64>) -> ProgressBar {
+fn new_bar(whole: Option<u64>) -> ProgressBar {
     let (length, template) = match whole {
         Some(_) => (whole, "{wide_bar} {bytes} of {total_bytes}  {eta} left"),
         None => (None, "{bytes} read, {bytes_per_sec}, {elapsed}; Ctrl-C ends it and prints what was seen"),
@@ -66,7 +71,7 @@ fn bar(whole: Option<u64>) -> ProgressBar {
     }
 }
 
-fn line(done: u64, whole: u64, since_begin: Duration) -> String {
+fn format_line(done: u64, whole: u64, since_begin: Duration) -> String {
     let share = done as f64 / whole.max(1) as f64;
     // A file may grow while it is read.
     let left = since_begin.mul_f64((1.0 / share - 1.0).clamp(0.0, 1e6)).as_secs();
@@ -81,8 +86,8 @@ mod tests {
     #[test]
     fn the_time_left_is_as_the_time_so_far() {
         let seconds = Duration::from_secs;
-        assert_eq!(line(1 << 30, 4 << 30, seconds(30)), "25% of 4.00G read, 1:30 left");
-        assert_eq!(line(5, 4, seconds(30)), "125% of 4 read, 0:00 left");
-        assert!(line(0, 4, seconds(30)).ends_with("left"));
+        assert_eq!(format_line(1 << 30, 4 << 30, seconds(30)), "25% of 4.00G read, 1:30 left");
+        assert_eq!(format_line(5, 4, seconds(30)), "125% of 4 read, 0:00 left");
+        assert!(format_line(0, 4, seconds(30)).ends_with("left"));
     }
 }

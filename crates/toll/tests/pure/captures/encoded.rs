@@ -14,15 +14,15 @@ use toll_wire::pcap::{Format, Frame, Reader};
 
 /// Buffer with several owners.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<Vec<u8>>>);
+pub struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Shared {
+impl SharedBuffer {
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl ChunkSink for Shared {
+impl ChunkSink for SharedBuffer {
     fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
         self.0.lock().unwrap().extend_from_slice(header);
         Ok(())
@@ -49,7 +49,7 @@ impl ChunkSink for Shared {
     }
 }
 
-impl std::io::Write for Shared {
+impl std::io::Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -65,25 +65,25 @@ pub fn config(port: u16) -> Config {
 }
 
 /// Calls `each` for every packet of a capture, in order.
-pub fn each_frame(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
+pub fn for_each_frame(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
     let mut reader = Reader::new(Format::detect(capture).unwrap());
     reader.feed(capture, &mut each).unwrap();
     reader.finish(&mut each);
 }
 
 /// The packets of a capture as query events. `before` is called before each packet.
-pub fn encoded(
+pub fn encode(
     capture: &[u8],
     port: u16,
     mut before: impl FnMut(u64, &mut QueryOutput),
 ) -> (Vec<u8>, OutputCounters) {
-    let file = Shared::default();
+    let file = SharedBuffer::default();
     let packing = CompressingSink::new(Box::new(file.clone())).unwrap();
     // Room for all of it: what is asked is whether all is there.
     let chunks = ChunkQueue::start(Box::new(packing), b"", CHUNK_BYTES, 4096).unwrap();
     let mut queries = QueryOutput::new(&config(port), chunks);
     let mut last_ns = 0;
-    each_frame(capture, |frame| {
+    for_each_frame(capture, |frame| {
         before(frame.time_ns, &mut queries);
         queries.packet(frame).unwrap();
         queries.tick(frame.time_ns).unwrap();
@@ -94,7 +94,7 @@ pub fn encoded(
 }
 
 /// Digest of a file, without the fields about files.
-pub fn told(file: &Path, port: u16) -> Value {
+pub fn decoded_json(file: &Path, port: u16) -> Value {
     let mut digest = printed::digest(file, port);
     digest["inputs"] = Value::Null;
     digest["ledger"]["queries"] = Value::Null;
@@ -104,12 +104,12 @@ pub fn told(file: &Path, port: u16) -> Value {
 /// A file of query events and its capture give the same digest, to the last byte of each event.
 pub fn assert_same(capture: &Path, port: u16, case: &str) {
     let bytes = std::fs::read(capture).unwrap();
-    let (events, account) = encoded(&bytes, port, |_, _| {});
+    let (events, account) = encode(&bytes, port, |_, _| {});
     let file = capture.with_extension("queries");
     std::fs::write(&file, &events).unwrap();
     assert_eq!(account.bytes_written, events.len() as u64, "{case}");
     assert_eq!(account.lost_items(), 0, "{case}");
-    let (from_packets, from_events) = (told(capture, port), told(&file, port));
+    let (from_packets, from_events) = (decoded_json(capture, port), decoded_json(&file, port));
     assert_eq!(from_events["ledger"]["adds_up"], true, "{case}");
     assert!(from_events["totals"]["queries"].as_u64().unwrap() > 100, "{case}: too little to tell anything");
     assert_eq!(from_events["totals"]["queries"], account.queries.unwrap(), "{case}");
@@ -118,7 +118,7 @@ pub fn assert_same(capture: &Path, port: u16, case: &str) {
     let counted = |path: &Path, kind, window| count_queries(path, kind, window, &[port]).unwrap().queries;
     let mut windows = vec![CountWindow::Whole];
     let mut times = Vec::new();
-    each_frame(&bytes, |frame| times.push(frame.time_ns));
+    for_each_frame(&bytes, |frame| times.push(frame.time_ns));
     let at = |part: usize| times[times.len() * part / 4];
     windows.extend([(0, 1), (1, 3)].map(|(a, b)| CountWindow::Time { since_ns: at(a), until_ns: at(b) }));
     for window in windows {

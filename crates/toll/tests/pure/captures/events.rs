@@ -1,6 +1,6 @@
 //! Tests of query events of synthetic captures: equal to their packets, cut, damaged, sampled, in stretches.
 
-use super::encoded::{Shared, assert_same, config, each_frame, encoded, told};
+use super::encoded::{SharedBuffer, assert_same, config, decoded_json, encode, for_each_frame};
 use super::own::made;
 use super::printed;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn query_events_of_a_synthetic_capture_say_what_its_packets_say() {
 fn a_large_file_is_digested_in_parts_that_come_to_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let capture = made(dir.path(), "mysql", &["--seconds", "6", "--seed", "5"]);
-    let (events, _) = encoded(&std::fs::read(&capture).unwrap(), 3306, |_, _| {});
+    let (events, _) = encode(&std::fs::read(&capture).unwrap(), 3306, |_, _| {});
     // Parts are of eight MiB at least: the same capture, again and again.
     let times = (20 << 20) / events.len() + 1;
     let file = dir.path().join("many");
@@ -65,7 +65,7 @@ fn a_large_file_is_digested_in_parts_that_come_to_the_same() {
 fn a_file_that_was_cut_or_damaged_is_digested_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let capture = made(dir.path(), "mysql", &["--seconds", "6", "--seed", "6"]);
-    let (events, _) = encoded(&std::fs::read(&capture).unwrap(), 3306, |_, _| {});
+    let (events, _) = encode(&std::fs::read(&capture).unwrap(), 3306, |_, _| {});
     let whole = dir.path().join("whole");
     std::fs::write(&whole, &events).unwrap();
     let whole = printed::digest(&whole, 3306)["totals"]["commands"].as_u64().unwrap();
@@ -97,9 +97,9 @@ fn a_share_of_the_connections_is_told_with_totals_that_it_stands_for() {
     let capture = made(dir.path(), "mysql", &["--seconds", "6", "--seed", "4"]);
     let mut frames = 0;
     let bytes = std::fs::read(&capture).unwrap();
-    each_frame(&bytes, |_| frames += 1);
+    for_each_frame(&bytes, |_| frames += 1);
     let mut at = 0;
-    let (events, _) = encoded(&bytes, 3306, |time_ns, queries| {
+    let (events, _) = encode(&bytes, 3306, |time_ns, queries| {
         at += 1;
         if at == frames / 2 {
             queries.sample_share(&SampleShare { time_ns, fraction: 0.5, requests: None });
@@ -121,12 +121,12 @@ fn a_share_of_the_connections_is_told_with_totals_that_it_stands_for() {
 }
 
 /// Lines that a digest of a capture prints while it runs; `every` of packet time.
-fn digested(capture: &[u8], every: Option<Duration>) -> Vec<Value> {
-    let out = Shared::default();
+fn digest_periods(capture: &[u8], every: Option<Duration>) -> Vec<Value> {
+    let out = SharedBuffer::default();
     let how = PrintOptions::with_defaults(true, "test".to_owned(), Box::new(out.clone()));
     let mut digesting = DigestOutput::new(&config(3306), every, how).unwrap();
     let mut last_ns = 0;
-    each_frame(capture, |frame| {
+    for_each_frame(capture, |frame| {
         digesting.tick(frame.time_ns).unwrap();
         digesting.packet(frame).unwrap();
         last_ns = frame.time_ns;
@@ -142,13 +142,13 @@ fn a_digest_of_what_is_captured_is_that_of_the_capture_and_its_stretches_add_up_
     let dir = tempfile::tempdir().unwrap();
     let capture = made(dir.path(), "mysql", &["--seconds", "6", "--seed", "4"]);
     let bytes = std::fs::read(&capture).unwrap();
-    let whole = told(&capture, 3306);
-    let mut once = digested(&bytes, None);
+    let whole = decoded_json(&capture, 3306);
+    let mut once = digest_periods(&bytes, None);
     assert_eq!(once.len(), 1);
     once[0]["inputs"] = Value::Null;
     once[0]["ledger"]["queries"] = Value::Null;
     assert!(once[0] == whole, "{:#}\n{whole:#}", once[0]);
-    let stretches = digested(&bytes, Some(Duration::from_secs(2)));
+    let stretches = digest_periods(&bytes, Some(Duration::from_secs(2)));
     // Printing takes its time, so that a stretch may come to two.
     assert!(stretches.len() >= 2, "{}", stretches.len());
     let sum = |key: &str| stretches.iter().map(|one| one["totals"][key].as_u64().unwrap()).sum::<u64>();

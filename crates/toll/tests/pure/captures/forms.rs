@@ -6,7 +6,7 @@ use flate2::write::GzEncoder;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use toll_testkit::wire::{Captured, Conversation, ok, packet, prepared, result};
+use toll_testkit::wire::{CapturedFrame, Conversation, ok, prepare_response, protocol_packet, result};
 
 /// Byte order of a file.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +73,7 @@ impl Link {
 }
 
 /// A pcap file whose times count `unit_ns` (1000 or 1).
-pub fn pcap(order: Order, unit_ns: u32, link: Link, frames: &[Captured]) -> Vec<u8> {
+pub fn pcap(order: Order, unit_ns: u32, link: Link, frames: &[CapturedFrame]) -> Vec<u8> {
     let magic = if unit_ns == 1 { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
     let mut file = [&order.u32(magic)[..], &order.u16(2), &order.u16(4), &[0; 8]].concat();
     file.extend(order.u32(262_144));
@@ -91,7 +91,7 @@ pub fn pcap(order: Order, unit_ns: u32, link: Link, frames: &[Captured]) -> Vec<
 }
 
 /// A pcapng file with timestamps of that many decimal digits (`if_tsresol`: 6 or 9).
-fn pcapng(order: Order, digits: u8, link: Link, frames: &[Captured]) -> Vec<u8> {
+fn pcapng(order: Order, digits: u8, link: Link, frames: &[CapturedFrame]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let length = (12 + body.len().next_multiple_of(4)) as u32;
         let mut block = [order.u32(kind), order.u32(length)].concat();
@@ -126,7 +126,7 @@ fn pcapng(order: Order, digits: u8, link: Link, frames: &[Captured]) -> Vec<u8> 
 }
 
 /// The same segments between addresses of IPv6.
-pub fn in_v6(frames: &[Captured]) -> Vec<Captured> {
+pub fn to_ipv6(frames: &[CapturedFrame]) -> Vec<CapturedFrame> {
     let packet = |ip: &[u8]| {
         let (addresses, segment) = ip[12..].split_at(8);
         let mut packet = vec![0x60, 0, 0, 0];
@@ -143,25 +143,25 @@ pub fn in_v6(frames: &[Captured]) -> Vec<Captured> {
 }
 
 /// A session with a statement of each kind, and eight commands in all.
-pub fn talk() -> Conversation {
+pub fn conversation() -> Conversation {
     let mut talk = Conversation::logged_in();
-    talk.client(&packet(0, b"\x03select id from items where name = 'a'"));
+    talk.client(&protocol_packet(0, b"\x03select id from items where name = 'a'"));
     talk.server(&result(&["1", "2"]));
-    talk.client(&packet(0, b"\x16select ?"));
-    talk.server(&prepared(7, 1, 1));
-    talk.client(&packet(0, &[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 0, 5, 0, 0, 0]));
+    talk.client(&protocol_packet(0, b"\x16select ?"));
+    talk.server(&prepare_response(7, 1, 1));
+    talk.client(&protocol_packet(0, &[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 0, 5, 0, 0, 0]));
     talk.server(&result(&["5"]));
-    talk.client(&packet(0, b"\x03update items set a = 1"));
-    talk.server(&packet(1, &ok(3)));
-    talk.client(&packet(0, b"\x03select nosuch"));
-    talk.server(&packet(1, b"\xff\x1e\x04#42S22Unknown column"));
-    talk.client(&packet(0, &[0x19, 7, 0, 0, 0]));
-    talk.client(&packet(0, b"\x01"));
+    talk.client(&protocol_packet(0, b"\x03update items set a = 1"));
+    talk.server(&protocol_packet(1, &ok(3)));
+    talk.client(&protocol_packet(0, b"\x03select nosuch"));
+    talk.server(&protocol_packet(1, b"\xff\x1e\x04#42S22Unknown column"));
+    talk.client(&protocol_packet(0, &[0x19, 7, 0, 0, 0]));
+    talk.client(&protocol_packet(0, b"\x01"));
     talk.close();
     talk
 }
 
-pub fn file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+pub fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = dir.join(name);
     std::fs::write(&path, bytes).unwrap();
     path
@@ -176,7 +176,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn every_file_format_and_compression_holds_the_same_events_and_times() {
     let dir = tempfile::tempdir().unwrap();
-    let talk = talk();
+    let talk = conversation();
     let frames = talk.frames();
     let mut forms = Vec::new();
     for order in [Order::Little, Order::Big] {
@@ -193,7 +193,7 @@ fn every_file_format_and_compression_holds_the_same_events_and_times() {
             ));
         }
     }
-    let expected = events(&file(dir.path(), "first", &forms[0].1), "UTC");
+    let expected = events(&write_file(dir.path(), "first", &forms[0].1), "UTC");
     assert_eq!(expected.len(), 8);
     // The seventh packet, answered by the eighth, a microsecond later.
     let select = &expected[1];
@@ -207,7 +207,7 @@ fn every_file_format_and_compression_holds_the_same_events_and_times() {
             ("gzip", gzip(bytes)),
             ("zstd", zstd::encode_all(bytes.as_slice(), 3).unwrap()),
         ] {
-            assert_eq!(events(&file(dir.path(), name, &packed), "UTC"), expected, "{form}, {name}");
+            assert_eq!(events(&write_file(dir.path(), name, &packed), "UTC"), expected, "{form}, {name}");
         }
     }
 }
@@ -215,10 +215,10 @@ fn every_file_format_and_compression_holds_the_same_events_and_times() {
 #[test]
 fn every_link_layer_and_both_versions_of_ip_hold_the_same_events_and_times() {
     let dir = tempfile::tempdir().unwrap();
-    let talk = talk();
-    let (four, six) = (talk.frames().to_vec(), in_v6(talk.frames()));
-    let read = |link, frames: &[Captured]| {
-        events(&file(dir.path(), "capture", &pcap(Order::Little, 1, link, frames)), "UTC")
+    let talk = conversation();
+    let (four, six) = (talk.frames().to_vec(), to_ipv6(talk.frames()));
+    let read = |link, frames: &[CapturedFrame]| {
+        events(&write_file(dir.path(), "capture", &pcap(Order::Little, 1, link, frames)), "UTC")
     };
     let expected = read(Link::Ethernet, &four);
     assert_eq!(expected.len(), 8);
@@ -236,8 +236,9 @@ fn every_link_layer_and_both_versions_of_ip_hold_the_same_events_and_times() {
 #[test]
 fn a_capture_of_another_port_says_what_to_name() {
     let dir = tempfile::tempdir().unwrap();
-    let talk = talk();
-    let capture = file(dir.path(), "capture", &pcap(Order::Little, 1000, Link::Ethernet, talk.frames()));
+    let talk = conversation();
+    let capture =
+        write_file(dir.path(), "capture", &pcap(Order::Little, 1000, Link::Ethernet, talk.frames()));
     let hint = "frames goes to or comes from port 3307: name the server's port with --port.";
     assert!(report(&capture, 3307).contains(hint));
     assert!(!report(&capture, 3306).contains("--port"));

@@ -12,7 +12,7 @@ const FAULTS: &str = "_ws.malformed || _ws.expert.severity >= \"Warning\" || ip.
     tcp.analysis.ack_lost_segment || tcp.analysis.retransmission || tcp.analysis.out_of_order || \
     tcp.analysis.duplicate_ack || ip.len > 1500";
 
-fn faults(file: &std::path::Path) -> String {
+fn tshark_faults(file: &std::path::Path) -> String {
     let sums =
         ["-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"];
     let arguments = [&["-n", "-r", text(file)][..], &sums, &["-Y", FAULTS]].concat();
@@ -28,7 +28,7 @@ fn tshark_finds_no_fault_in_any_set() {
     for set in ["http", "flash", "skype", "mixed", "mysql"] {
         for (seed, mbps) in [("1", "8"), ("2", "2"), ("77", "8")] {
             let file = made(dir.path(), set, &["--seconds", "4", "--mbps", mbps, "--seed", seed]);
-            assert_eq!(faults(&file), "", "{set}, seed {seed}");
+            assert_eq!(tshark_faults(&file), "", "{set}, seed {seed}");
         }
     }
     // It would find one: a byte of the last packet is another.
@@ -36,7 +36,7 @@ fn tshark_finds_no_fault_in_any_set() {
     let mut capture = std::fs::read(&file).unwrap();
     *capture.last_mut().unwrap() ^= 1;
     std::fs::write(&file, &capture).unwrap();
-    assert_eq!(faults(&file).lines().count(), 1);
+    assert_eq!(tshark_faults(&file).lines().count(), 1);
 }
 
 #[test]

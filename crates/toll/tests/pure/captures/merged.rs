@@ -1,11 +1,11 @@
 //! Tests that a merged capture holds every packet of its parts, by time. Compared with mergecap, and on its
 //! own.
 
-use super::forms::{Link, Order, file, pcap, talk};
+use super::forms::{Link, Order, conversation, pcap, write_file};
 use super::own::{done, has, made, pcap as toll, printed, profile, text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use toll_testkit::wire::Captured;
+use toll_testkit::wire::CapturedFrame;
 use toll_wire::pcap::{Format, Frame, Interface, ParseStep, Reader, RecordParser, write};
 
 /// Time, wire length and bytes of every packet, in the file's order.
@@ -54,8 +54,8 @@ fn a_merged_capture_is_what_mergecap_makes() {
 }
 
 /// Packets numbered by their last byte, at the times given.
-fn numbered(times_ns: &[u64], first: u8) -> Vec<Captured> {
-    let mut frames = talk().frames()[..times_ns.len()].to_vec();
+fn numbered(times_ns: &[u64], first: u8) -> Vec<CapturedFrame> {
+    let mut frames = conversation().frames()[..times_ns.len()].to_vec();
     for ((frame, time_ns), number) in frames.iter_mut().zip(times_ns).zip(first..) {
         frame.0 = 1_700_000_000_000_000_000 + time_ns;
         *frame.1.last_mut().unwrap() = number;
@@ -70,8 +70,8 @@ fn numbers(path: &Path) -> Vec<u8> {
 #[test]
 fn equal_times_keep_the_order_of_the_files_and_each_file_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, frames: &[Captured]| {
-        file(dir.path(), name, &pcap(Order::Big, 1, Link::Ethernet, frames))
+    let write = |name: &str, frames: &[CapturedFrame]| {
+        write_file(dir.path(), name, &pcap(Order::Big, 1, Link::Ethernet, frames))
     };
     let a = write("a", &numbered(&[10, 20, 20, 40], 0));
     // Out of order within.
@@ -89,8 +89,8 @@ fn equal_times_keep_the_order_of_the_files_and_each_file_its_own() {
 fn link_types_differ_in_a_pcapng_and_are_refused_in_a_pcap() {
     let dir = tempfile::tempdir().unwrap();
     let frames = numbered(&[1, 2, 3], 0);
-    let a = file(dir.path(), "a", &pcap(Order::Little, 1000, Link::Ethernet, &frames));
-    let b = file(dir.path(), "b", &pcap(Order::Little, 1000, Link::LinuxSll2, &frames));
+    let a = write_file(dir.path(), "a", &pcap(Order::Little, 1000, Link::Ethernet, &frames));
+    let b = write_file(dir.path(), "b", &pcap(Order::Little, 1000, Link::LinuxSll2, &frames));
     let out = dir.path().join("out.pcap");
     let refused = toll(&["merge", text(&a), text(&b), "-w", text(&out)]);
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -140,8 +140,8 @@ fn interfaces_keep_their_names_and_snap_lengths_and_cut_packets_their_true_lengt
     let late_ns = 5_000_000_000_123_456_789;
     write::append_ng_packet(&mut capture, 1, &frame(1_700_000_000_123_456_789, &[1; 60]));
     write::append_ng_packet(&mut capture, 0, &frame(late_ns, &[2; 20]));
-    let a = file(dir.path(), "a.pcapng", &capture);
-    let b = file(dir.path(), "b", &pcap(Order::Little, 1000, Link::LinuxSll, &numbered(&[0], 0)));
+    let a = write_file(dir.path(), "a.pcapng", &capture);
+    let b = write_file(dir.path(), "b", &pcap(Order::Little, 1000, Link::LinuxSll, &numbered(&[0], 0)));
     let out = dir.path().join("out.pcapng");
     merge(&[&a, &b], &out);
     let expected = [(113, 262_144, Vec::new()), (1, 0, b"eth1".to_vec()), (1, 96, b"eth0".to_vec())];
@@ -158,7 +158,7 @@ fn interfaces_keep_their_names_and_snap_lengths_and_cut_packets_their_true_lengt
 fn an_output_is_private_and_whole_and_never_an_input() {
     let dir = tempfile::tempdir().unwrap();
     let capture = pcap(Order::Little, 1000, Link::Ethernet, &numbered(&[1, 2], 0));
-    let a = file(dir.path(), "a.pcap", &capture);
+    let a = write_file(dir.path(), "a.pcap", &capture);
     // By another name, too.
     let link = dir.path().join("link.pcap");
     std::os::unix::fs::symlink(&a, &link).unwrap();
@@ -178,11 +178,11 @@ fn an_output_is_private_and_whole_and_never_an_input() {
     merge(&[&a], Path::new("/dev/null"));
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
     // What cannot be read leaves what was there.
-    let bad = file(dir.path(), "bad", b"this is no capture at all, is it?");
+    let bad = write_file(dir.path(), "bad", b"this is no capture at all, is it?");
     assert_eq!(toll(&["merge", text(&a), text(&bad), "-w", text(&out)]).status.code(), Some(1));
     assert_eq!(numbers(&out), [0, 1]);
     let printed = b"12:00:00.000000 IP 10.0.0.1.4000 > 10.0.0.2.80: tcp 0\n\t0x0000:  4500 0028 0000 4000\n";
-    let printed = file(dir.path(), "printed", printed);
+    let printed = write_file(dir.path(), "printed", printed);
     let refused = toll(&["merge", text(&a), text(&printed), "-w", text(&out)]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("give what tcpdump -w writes"));
     assert_eq!(numbers(&out), [0, 1]);
@@ -202,15 +202,15 @@ fn a_record_larger_than_a_piece_and_an_input_cut_short_are_merged() {
             Frame { time_ns, link: toll_wire::pcap::Link::Ethernet, wire_len: bytes.len() as u32, bytes };
         write::append_pcap_record(&mut capture, &frame).unwrap();
     }
-    let whole = file(dir.path(), "whole", &capture);
-    let cut = file(dir.path(), "cut", &capture[..capture.len() - 1]);
+    let whole = write_file(dir.path(), "whole", &capture);
+    let cut = write_file(dir.path(), "cut", &capture[..capture.len() - 1]);
     let out = dir.path().join("out.pcap");
     let said = merge(&[&whole, &cut], &out);
     assert!(said.contains("cut ends within a record"), "{said}");
     assert_eq!(packets(&out).iter().map(|packet| packet.2.len()).collect::<Vec<_>>(), [300_000, 300_000, 10]);
     // Damaged: what was read is there, and the exit code says that it is not all.
     capture[24 + 8..24 + 12].fill(0xff);
-    let damaged = file(dir.path(), "damaged", &capture);
+    let damaged = write_file(dir.path(), "damaged", &capture);
     let merged = toll(&["merge", text(&whole), text(&damaged), "-w", text(&out)]);
     let said = String::from_utf8(merged.stderr).unwrap();
     assert!(said.contains("damaged: byte 24 of the capture"), "{said}");

@@ -1,12 +1,12 @@
 //! Tests of `toll pcap`'s errors on files that are not captures, or not whole ones.
 
-use super::forms::{Link, Order, file, pcap, talk};
+use super::forms::{Link, Order, conversation, pcap, write_file};
 use super::own::{pcap as toll, text};
 use std::io::Write;
 use std::path::Path;
 
 /// Exit code and the lines on standard error.
-fn said(verb: &[&str], path: &Path) -> (Option<i32>, Vec<String>) {
+fn run_refused(verb: &[&str], path: &Path) -> (Option<i32>, Vec<String>) {
     let output = toll(&[verb, &[text(path)]].concat());
     let lines = String::from_utf8(output.stderr).unwrap().lines().map(str::to_owned).collect();
     (output.status.code(), lines)
@@ -15,23 +15,26 @@ fn said(verb: &[&str], path: &Path) -> (Option<i32>, Vec<String>) {
 #[test]
 fn what_is_no_capture_is_refused_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
-    let capture = pcap(Order::Little, 1000, Link::Ethernet, talk().frames());
+    let capture = pcap(Order::Little, 1000, Link::Ethernet, conversation().frames());
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     packed.write_all(b"nothing of use").unwrap();
     let packed = packed.finish().unwrap();
     let out = dir.path().join("out.pcap");
     for (path, why) in [
-        (file(dir.path(), "empty", b""), "it is empty"),
-        (file(dir.path(), "text", b"Dear DBA,\nthis is a letter.\n"), "no capture|neither pcap nor pcapng"),
-        (file(dir.path(), "zeros", &[0; 4096]), "no capture|neither pcap nor pcapng"),
-        (file(dir.path(), "three", &capture[..3]), "no capture|neither pcap nor pcapng"),
-        (file(dir.path(), "letter.gz", &packed), "no capture|neither pcap nor pcapng"),
-        (file(dir.path(), "cut.gz", &packed[..6]), "unexpected end of file"),
+        (write_file(dir.path(), "empty", b""), "it is empty"),
+        (
+            write_file(dir.path(), "text", b"Dear DBA,\nthis is a letter.\n"),
+            "no capture|neither pcap nor pcapng",
+        ),
+        (write_file(dir.path(), "zeros", &[0; 4096]), "no capture|neither pcap nor pcapng"),
+        (write_file(dir.path(), "three", &capture[..3]), "no capture|neither pcap nor pcapng"),
+        (write_file(dir.path(), "letter.gz", &packed), "no capture|neither pcap nor pcapng"),
+        (write_file(dir.path(), "cut.gz", &packed[..6]), "unexpected end of file"),
         (dir.path().to_owned(), "it is a directory"),
         (dir.path().join("nosuch"), "No such file or directory"),
     ] {
         for verb in [&["profile"][..], &["merge", "-w", text(&out)]] {
-            let (code, lines) = said(verb, &path);
+            let (code, lines) = run_refused(verb, &path);
             assert_eq!((code, lines.len()), (Some(1), 1), "{verb:?} {}: {lines:?}", path.display());
             assert!(
                 why.split('|').any(|why| lines[0].contains(why)),
@@ -47,9 +50,10 @@ fn what_is_no_capture_is_refused_in_one_line() {
 #[test]
 fn one_file_that_is_refused_does_not_hide_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let good = file(dir.path(), "good", &pcap(Order::Little, 1000, Link::Ethernet, talk().frames()));
-    let empty = file(dir.path(), "empty", b"");
-    let packets = talk().frames().len() as u64;
+    let good =
+        write_file(dir.path(), "good", &pcap(Order::Little, 1000, Link::Ethernet, conversation().frames()));
+    let empty = write_file(dir.path(), "empty", b"");
+    let packets = conversation().frames().len() as u64;
     for (options, profiles, each) in [(&[][..], 2, packets), (&["--together"], 1, 2 * packets)] {
         let files = [text(&good), text(&empty), text(&good)];
         let output = toll(&[&["profile", "--json"], options, &files].concat());
@@ -64,8 +68,8 @@ fn one_file_that_is_refused_does_not_hide_the_others() {
 #[test]
 fn what_is_cut_or_damaged_is_profiled_up_to_there_and_said() {
     let dir = tempfile::tempdir().unwrap();
-    let capture = pcap(Order::Little, 1000, Link::Ethernet, talk().frames());
-    let packets = talk().frames().len();
+    let capture = pcap(Order::Little, 1000, Link::Ethernet, conversation().frames());
+    let packets = conversation().frames().len();
     let mut damaged = capture.clone();
     damaged[24 + 8..24 + 12].fill(0xff);
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
@@ -79,7 +83,7 @@ fn what_is_cut_or_damaged_is_profiled_up_to_there_and_said() {
         // What is compressed ends before its end.
         ("cut.gz", &gz[..gz.len() - 40], packets - 1, "after"),
     ] {
-        let path = file(dir.path(), name, bytes);
+        let path = write_file(dir.path(), name, bytes);
         let output = toll(&["profile", text(&path)]);
         let printed = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{name}");
@@ -91,7 +95,8 @@ fn what_is_cut_or_damaged_is_profiled_up_to_there_and_said() {
 #[test]
 fn a_page_and_a_closed_pipe_are_no_trouble() {
     let dir = tempfile::tempdir().unwrap();
-    let good = file(dir.path(), "good", &pcap(Order::Little, 1000, Link::Ethernet, talk().frames()));
+    let good =
+        write_file(dir.path(), "good", &pcap(Order::Little, 1000, Link::Ethernet, conversation().frames()));
     let page = dir.path().join("page.html");
     let output = toll(&["profile", text(&good), "--html", text(&page)]);
     assert!(output.status.success());

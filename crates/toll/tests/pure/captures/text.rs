@@ -1,16 +1,16 @@
 //! Tests that tcpdump's text output of a capture is read like the capture itself.
 
-use super::forms::{Link, Order, file, in_v6, pcap, talk};
+use super::forms::{Link, Order, conversation, pcap, to_ipv6, write_file};
 use super::printed::events;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use toll_sys::program::find_program;
-use toll_testkit::wire::Captured;
+use toll_testkit::wire::CapturedFrame;
 
 /// Information in a timestamp format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum TimeFormat {
     Moment,
     /// Time since the previous packet, or since midnight.
     Distance,
@@ -18,13 +18,13 @@ enum Told {
 }
 
 /// Timestamp formats. `-ttttt` counts from the first packet and looks like `-ttt`, as which it is parsed.
-const TIMES: [(&[&str], Told); 6] = [
-    (&[], Told::Distance),
-    (&["-t"], Told::Nothing),
-    (&["-tt"], Told::Moment),
-    (&["-ttt"], Told::Distance),
-    (&["-tttt"], Told::Moment),
-    (&["-ttttt"], Told::Nothing),
+const TIMES: [(&[&str], TimeFormat); 6] = [
+    (&[], TimeFormat::Distance),
+    (&["-t"], TimeFormat::Nothing),
+    (&["-tt"], TimeFormat::Moment),
+    (&["-ttt"], TimeFormat::Distance),
+    (&["-tttt"], TimeFormat::Moment),
+    (&["-ttttt"], TimeFormat::Nothing),
 ];
 const DUMPS: [&str; 4] = ["-x", "-xx", "-X", "-XX"];
 /// Time zone of tcpdump and toll, different from UTC.
@@ -46,12 +46,12 @@ fn read(capture: &Path, options: &[&str]) -> Vec<Value> {
 }
 
 /// The events without fields that the timestamp format lacks.
-fn as_told(mut events: Vec<Value>, told: Told) -> Vec<Value> {
+fn with_time_format(mut events: Vec<Value>, told: TimeFormat) -> Vec<Value> {
     for event in &mut events {
-        if told != Told::Moment {
+        if told != TimeFormat::Moment {
             event["time"].take();
         }
-        if told == Told::Nothing {
+        if told == TimeFormat::Nothing {
             event["query_time_us"].take();
             event["first_byte_time_us"].take();
         }
@@ -73,12 +73,12 @@ fn every_form_of_dump_holds_the_events_of_its_capture() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let talk = talk();
-    let six = in_v6(talk.frames());
-    let cases: [(Link, &[Captured]); 3] =
+    let talk = conversation();
+    let six = to_ipv6(talk.frames());
+    let cases: [(Link, &[CapturedFrame]); 3] =
         [(Link::Ethernet, talk.frames()), (Link::Vlan, talk.frames()), (Link::Ethernet, &six)];
     for (link, frames) in cases {
-        let capture = file(dir.path(), "capture", &pcap(Order::Little, 1000, link, frames));
+        let capture = write_file(dir.path(), "capture", &pcap(Order::Little, 1000, link, frames));
         let expected = events(&capture, ZONE);
         assert_eq!(expected.len(), 8);
         for dump in DUMPS {
@@ -93,15 +93,24 @@ fn every_form_of_time_is_read_for_what_it_tells() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let talk = talk();
-    let capture = file(dir.path(), "capture", &pcap(Order::Little, 1000, Link::Ethernet, talk.frames()));
-    let fine = file(dir.path(), "fine", &pcap(Order::Little, 1, Link::Ethernet, talk.frames()));
+    let talk = conversation();
+    let capture =
+        write_file(dir.path(), "capture", &pcap(Order::Little, 1000, Link::Ethernet, talk.frames()));
+    let fine = write_file(dir.path(), "fine", &pcap(Order::Little, 1, Link::Ethernet, talk.frames()));
     let expected = events(&capture, ZONE);
     assert_eq!(expected[1]["time"], "2023-11-14T22:13:20.000007Z");
     for (time, told) in TIMES {
         let options = [&["-x"][..], time].concat();
-        assert_eq!(as_told(read(&capture, &options), told), as_told(expected.clone(), told), "{time:?}");
+        assert_eq!(
+            with_time_format(read(&capture, &options), told),
+            with_time_format(expected.clone(), told),
+            "{time:?}"
+        );
         let options = [&["-x", "--nano"][..], time].concat();
-        assert_eq!(as_told(read(&fine, &options), told), as_told(expected.clone(), told), "{time:?}, ns");
+        assert_eq!(
+            with_time_format(read(&fine, &options), told),
+            with_time_format(expected.clone(), told),
+            "{time:?}, ns"
+        );
     }
 }

@@ -2,42 +2,44 @@
 
 use toll_digest::Type;
 use toll_digest::count::{CountWindow, count_queries};
-use toll_testkit::wire::{Conversation, columns, ok, packet, pcap, prepared, result, rows};
+use toll_testkit::wire::{
+    Conversation, column_packets, ok, pcap, prepare_response, protocol_packet, result, row_packets,
+};
 
 /// A capture, and the moments at which its queries count.
-struct Truth {
+struct ExpectedEvents {
     capture: Vec<u8>,
     moments_ns: Vec<u64>,
     frames_ns: Vec<u64>,
 }
 
 fn query(text: &str) -> Vec<u8> {
-    packet(0, &[b"\x03", text.as_bytes()].concat())
+    protocol_packet(0, &[b"\x03", text.as_bytes()].concat())
 }
 
 /// Queries with answers of every shape among commands that are no queries.
-fn truth() -> Truth {
+fn expected_events() -> ExpectedEvents {
     let mut talk = Conversation::logged_in();
     let mut moments_ns = Vec::new();
     for n in 0..12 {
         talk.client(&query(&format!("select {n} from t")));
         moments_ns.push(match n % 4 {
             0 => talk.server(&result(&["1"])),
-            1 => talk.server(&packet(1, &ok(3))),
-            2 => talk.server(&packet(1, b"\xff\x7a\x04#42S02no such table")),
+            1 => talk.server(&protocol_packet(1, &ok(3))),
+            2 => talk.server(&protocol_packet(1, b"\xff\x7a\x04#42S02no such table")),
             _ => {
-                talk.server(&columns());
-                talk.server(&rows(4, &["1", "2"]))
+                talk.server(&column_packets());
+                talk.server(&row_packets(4, &["1", "2"]))
             }
         });
         // A ping is no query.
-        talk.client(&packet(0, b"\x0e"));
-        talk.server(&packet(1, &ok(0)));
+        talk.client(&protocol_packet(0, b"\x0e"));
+        talk.server(&protocol_packet(1, &ok(0)));
     }
     // Nor is a PREPARE; its execution is one.
-    talk.client(&packet(0, b"\x16select 1"));
-    talk.server(&prepared(7, 0, 1));
-    talk.client(&packet(0, &[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0]));
+    talk.client(&protocol_packet(0, b"\x16select 1"));
+    talk.server(&prepare_response(7, 0, 1));
+    talk.client(&protocol_packet(0, &[0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0]));
     moments_ns.push(talk.server(&result(&["1"])));
     // One that takes its time to arrive counts when it is answered.
     for part in query(&"select long ".repeat(50)).chunks(60) {
@@ -48,18 +50,22 @@ fn truth() -> Truth {
     moments_ns.push(talk.client(&query("select lost")));
     talk.server(&result(&["1"]));
     let lost = talk.frames().len() - 1;
-    talk.client(&packet(0, b"\x0e"));
-    talk.server(&packet(1, &ok(0)));
+    talk.client(&protocol_packet(0, b"\x0e"));
+    talk.server(&protocol_packet(1, &ok(0)));
     // One that is not answered does not count.
     talk.client(&query("select running"));
     let mut frames = talk.frames().to_vec();
     frames.remove(lost);
-    Truth { capture: pcap(&frames), moments_ns, frames_ns: frames.iter().map(|(ns, _)| *ns).collect() }
+    ExpectedEvents {
+        capture: pcap(&frames),
+        moments_ns,
+        frames_ns: frames.iter().map(|(ns, _)| *ns).collect(),
+    }
 }
 
 #[test]
 fn a_stretch_of_a_capture_holds_the_queries_answered_in_it() {
-    let truth = truth();
+    let truth = expected_events();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("capture");
     std::fs::write(&file, &truth.capture).unwrap();

@@ -1,6 +1,6 @@
 //! Sender and receiver of a test stream, and the proxy between them.
 
-use crate::lab::{HUNG, Lab};
+use crate::lab::{HANG_TIMEOUT, Lab};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -16,29 +16,29 @@ use toll_agent::capture::stream::{Key, StreamSink};
 use toll_wire::pcap::{Frame, Interface, Link, write};
 
 /// A file made by `toll receive --new-key`.
-pub fn key(lab: &Lab) -> String {
+pub fn new_key(lab: &Lab) -> String {
     let path = lab.path("stream.key");
     let made = lab.toll(&["receive", "--new-key", &path]);
     assert!(made.status.success(), "{made:?}");
     path
 }
 
-pub fn sender(address: &str, key: &str) -> StreamSink {
+pub fn new_sender(address: &str, key: &str) -> StreamSink {
     StreamSink::connect(address, &Key::read(Path::new(key)).unwrap()).unwrap()
 }
 
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < HUNG, "waited for in vain: {what}");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "waited for in vain: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// The address that a receiver reports in its messages.
-pub fn address(words: &str) -> String {
+pub fn parse_address(words: &str) -> String {
     let mut address = None;
-    until("the receiver listens", || {
+    wait_until("the receiver listens", || {
         let text = std::fs::read_to_string(words).unwrap_or_default();
         let said = text.split_once("receiving at ").and_then(|(_, rest)| rest.split_once(','));
         address = said.map(|(address, _)| address.to_owned());
@@ -60,14 +60,14 @@ pub struct Receiver<'a> {
 
 impl<'a> Receiver<'a> {
     pub fn start(lab: &'a Lab, more: &[&str]) -> Self {
-        let key = key(lab);
+        let key = new_key(lab);
         Self::start_at(lab, "127.0.0.1:0", &key, "captures", more)
     }
 
     /// Starts in another directory than the earlier receivers, with their key.
     pub fn start_in(lab: &'a Lab, dir: &str) -> Self {
         let path = lab.path("stream.key");
-        let key = if Path::new(&path).exists() { path } else { key(lab) };
+        let key = if Path::new(&path).exists() { path } else { new_key(lab) };
         Self::start_at(lab, "127.0.0.1:0", &key, dir, &[])
     }
 
@@ -76,7 +76,7 @@ impl<'a> Receiver<'a> {
         let dir = lab.path(dir);
         let args = ["receive", "--listen", listen, "--key", key, "-w", &dir, "--json"];
         let child = lab.spawn_into(&[&args[..], more].concat(), &output, &words);
-        let address = address(&words);
+        let address = parse_address(&words);
         Self { lab, child: RefCell::new(child), key: key.to_owned(), address, dir, output, words }
     }
 
@@ -92,7 +92,7 @@ impl<'a> Receiver<'a> {
     pub fn stop(&self) {
         self.signal("STOP");
         let stat = format!("/proc/{}/stat", self.child.borrow().id());
-        until("the receiver stands still", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
+        wait_until("the receiver stands still", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
     }
 
     /// Summaries of the ended streams.
@@ -103,7 +103,7 @@ impl<'a> Receiver<'a> {
 
     /// Summary of the only stream, after its end.
     pub fn one_account(&self) -> Value {
-        until("the stream has ended", || !self.accounts().is_empty());
+        wait_until("the stream has ended", || !self.accounts().is_empty());
         let mut accounts = self.accounts();
         assert_eq!(accounts.len(), 1, "{accounts:?}");
         accounts.remove(0)
@@ -136,7 +136,7 @@ impl Drop for Receiver<'_> {
 }
 
 /// Content of a stream: one item a chunk, of incompressible bytes.
-pub struct Synthetic {
+pub struct SyntheticStream {
     pub opening: Vec<u8>,
     pub chunks: Vec<Vec<u8>>,
     pub closing: Vec<u8>,
@@ -160,7 +160,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| next()).collect()
 }
 
-impl Synthetic {
+impl SyntheticStream {
     /// A packet in each chunk.
     pub fn pcapng(chunks: usize, bytes: usize) -> Self {
         Self::pcapng_of(0, chunks, bytes)
@@ -222,12 +222,12 @@ impl Synthetic {
 }
 
 /// Proxy to a receiver that cuts each connection after a number of bytes, until the numbers are used up.
-pub struct Cutting {
+pub struct CuttingProxy {
     pub address: String,
     pub cuts: Arc<AtomicU64>,
 }
 
-impl Cutting {
+impl CuttingProxy {
     pub fn before(receiver: &str, after: &[usize]) -> Self {
         Self::of(receiver, after, usize::MAX)
     }
@@ -250,7 +250,7 @@ impl Cutting {
                 let after = after.next();
                 let Ok(there) = TcpStream::connect(&receiver) else { continue };
                 // The last one is a way like any other.
-                pass(&sender, &there, after, if after.is_some() { answered } else { usize::MAX });
+                forward(&sender, &there, after, if after.is_some() { answered } else { usize::MAX });
                 counted.fetch_add(u64::from(after.is_some()), Ordering::Relaxed);
             }
         });
@@ -261,7 +261,7 @@ impl Cutting {
 /// Forwards in both directions, until one end hangs up or the sender has sent `most` bytes.
 ///
 /// Answers are forwarded only until the sender has sent `answered` bytes.
-fn pass(sender: &TcpStream, receiver: &TcpStream, most: Option<usize>, answered: usize) {
+fn forward(sender: &TcpStream, receiver: &TcpStream, most: Option<usize>, answered: usize) {
     let sent = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -3,15 +3,15 @@
 //! The receiver is the program, the sender is the library's. Tests that need root are skipped visibly without
 //! it.
 
-mod bad;
-mod breaks;
+mod concurrent;
 #[allow(dead_code, reason = "the tests of `system` use the rest")]
 mod ends;
-mod many;
+mod malformed;
+mod reconnects;
 mod units;
 
-use crate::lab::said;
-use ends::{Receiver, Synthetic, sender};
+use crate::lab::output_text;
+use ends::{Receiver, SyntheticStream, new_sender};
 use std::os::unix::fs::PermissionsExt;
 use toll_agent::capture::chunk_queue::ChunkSink;
 
@@ -19,8 +19,8 @@ use toll_agent::capture::chunk_queue::ChunkSink;
 fn what_is_sent_is_what_is_written_and_nobody_else_may_read_it() {
     let lab = toll_testkit::lab!();
     let receiver = Receiver::start(&lab, &[]);
-    let mut stream = sender(&receiver.address, &receiver.key);
-    let sent = Synthetic::pcapng(20, 50_000);
+    let mut stream = new_sender(&receiver.address, &receiver.key);
+    let sent = SyntheticStream::pcapng(20, 50_000);
     sent.send(&mut stream);
     let account = receiver.one_account();
     let files = receiver.files();
@@ -45,12 +45,12 @@ fn what_is_sent_is_what_is_written_and_nobody_else_may_read_it() {
 #[test]
 fn what_is_streamed_can_be_piped_on() {
     let lab = toll_testkit::lab!();
-    let key = ends::key(&lab);
+    let key = ends::new_key(&lab);
     let args = ["receive", "--listen", "127.0.0.1:0", "--key", &key, "--once", "-w", "-"];
     let (output, words) = (lab.path("output"), lab.path("words"));
     let mut child = lab.spawn_into(&args, &output, &words);
-    let mut stream = sender(&ends::address(&words), &key);
-    let sent = Synthetic::queries(5, 3_000);
+    let mut stream = new_sender(&ends::parse_address(&words), &key);
+    let sent = SyntheticStream::queries(5, 3_000);
     sent.send(&mut stream);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(std::fs::read(output).unwrap(), sent.whole());
@@ -62,17 +62,17 @@ fn what_is_streamed_can_be_piped_on() {
 #[test]
 fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end() {
     let lab = toll_testkit::lab!();
-    let (key, file, words) = (ends::key(&lab), lab.path("one.pcapng"), lab.path("words"));
+    let (key, file, words) = (ends::new_key(&lab), lab.path("one.pcapng"), lab.path("words"));
     let args = ["receive", "--listen", "127.0.0.1:0", "--key", &key, "--once", "-w", &file];
-    let mut child = lab.spawn_saying(&args, &words);
-    let mut stream = sender(&ends::address(&words), &key);
-    let sent = Synthetic::pcapng(6, 10_000);
+    let mut child = lab.spawn_with_stderr(&args, &words);
+    let mut stream = new_sender(&ends::parse_address(&words), &key);
+    let sent = SyntheticStream::pcapng(6, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..3);
-    ends::until("it has begun", || stream.buffer_fill().bytes().0 == 0);
+    ends::wait_until("it has begun", || stream.buffer_fill().bytes().0 == 0);
     lab.signal(&child, "TERM");
     let said = || std::fs::read_to_string(&words).unwrap();
-    ends::until("it was heard", || said().contains("the stream has 5 s to come to its end"));
+    ends::wait_until("it was heard", || said().contains("the stream has 5 s to come to its end"));
     sent.chunks_to(&mut stream, 3..6);
     stream.finish(&sent.closing).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -83,8 +83,8 @@ fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end
 fn a_stream_of_nothing_is_a_file_of_nothing() {
     let lab = toll_testkit::lab!();
     let receiver = Receiver::start(&lab, &[]);
-    let mut stream = sender(&receiver.address, &receiver.key);
-    let sent = Synthetic::pcapng(0, 0);
+    let mut stream = new_sender(&receiver.address, &receiver.key);
+    let sent = SyntheticStream::pcapng(0, 0);
     sent.send(&mut stream);
     assert_eq!(receiver.one_account()["whole"], true);
     assert_eq!(std::fs::read(&receiver.files()[0]).unwrap(), sent.whole());
@@ -93,7 +93,7 @@ fn a_stream_of_nothing_is_a_file_of_nothing() {
 #[test]
 fn wrong_words_are_refused_with_what_to_say_instead() {
     let lab = toll_testkit::lab!();
-    let key = ends::key(&lab);
+    let key = ends::new_key(&lab);
     let file = lab.write("there", "precious");
     let listen = ["--listen", "127.0.0.1:0"];
     let cases: [(&[&str], i32, &str); 11] = [
@@ -111,14 +111,14 @@ fn wrong_words_are_refused_with_what_to_say_instead() {
     ];
     for (args, code, told) in cases {
         let output = lab.toll(&[&["receive"], args].concat());
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
-        assert!(said(&output).contains(told), "{args:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", output_text(&output));
+        assert!(output_text(&output).contains(told), "{args:?}: {}", output_text(&output));
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     let again = lab.toll(&["receive", "--new-key", &key]);
-    assert_eq!(again.status.code(), Some(1), "a key is never written over: {}", said(&again));
+    assert_eq!(again.status.code(), Some(1), "a key is never written over: {}", output_text(&again));
     let full = lab.toll(&["receive", "--new-key", "/dev/full/key"]);
-    assert!(said(&full).contains("cannot make the key file"), "{}", said(&full));
+    assert!(output_text(&full).contains("cannot make the key file"), "{}", output_text(&full));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() 
     ];
     for (args, code, told) in cases {
         let output = lab.toll(&[&["capture"], args].concat());
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
-        assert!(said(&output).contains(told), "{args:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", output_text(&output));
+        assert!(output_text(&output).contains(told), "{args:?}: {}", output_text(&output));
     }
 }
 
@@ -145,11 +145,11 @@ fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() 
 fn a_stream_that_is_broken_off_leaves_a_file_of_whole_packets() {
     let lab = toll_testkit::lab!();
     let receiver = Receiver::start(&lab, &[]);
-    let mut stream = sender(&receiver.address, &receiver.key);
-    let sent = Synthetic::pcapng(7, 10_000);
+    let mut stream = new_sender(&receiver.address, &receiver.key);
+    let sent = SyntheticStream::pcapng(7, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..7);
-    ends::until("all is acknowledged", || stream.buffer_fill().bytes().0 == 0);
+    ends::wait_until("all is acknowledged", || stream.buffer_fill().bytes().0 == 0);
     drop(stream);
     let file = receiver.files().remove(0);
     let (accounts, ended) = receiver.end_with_accounts("INT");
@@ -163,8 +163,8 @@ fn a_stream_that_is_broken_off_leaves_a_file_of_whole_packets() {
 fn files_are_rotated_and_each_is_whole() {
     let lab = toll_testkit::lab!();
     let receiver = Receiver::start(&lab, &["--rotate", "25K", "--keep", "3"]);
-    let mut stream = sender(&receiver.address, &receiver.key);
-    let sent = Synthetic::pcapng(9, 10_000);
+    let mut stream = new_sender(&receiver.address, &receiver.key);
+    let sent = SyntheticStream::pcapng(9, 10_000);
     sent.send(&mut stream);
     let account = receiver.one_account();
     assert_eq!((&account["items"], &account["whole"]), (&9.into(), &true.into()));

@@ -1,6 +1,6 @@
 //! Tests that systemd accepts the systemd units, and that toll accepts their commands.
 
-use crate::lab::said;
+use crate::lab::output_text;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,8 +24,8 @@ fn systemd_finds_nothing_wrong_with_them() {
         let text = unit(name).replace(INSTALLED, env!("CARGO_BIN_EXE_toll"));
         let path = lab.write(name, &text);
         let verified = Command::new("systemd-analyze").args(["verify", "--man=no", &path]).output().unwrap();
-        let about_it = said(&verified).lines().any(|line| line.contains(name));
-        assert!(verified.status.success() && !about_it, "{name}: {}", said(&verified));
+        let about_it = output_text(&verified).lines().any(|line| line.contains(name));
+        assert!(verified.status.success() && !about_it, "{name}: {}", output_text(&verified));
     }
 }
 
@@ -40,7 +40,7 @@ fn their_commands_have_the_options_of_this_toll() {
         // Every option before it is read, and nothing is done.
         words.push("--help");
         let output = lab.toll(&words);
-        assert!(output.status.success(), "{name}: {}", said(&output));
-        assert!(said(&output).contains("Usage: toll "), "{name}: {}", said(&output));
+        assert!(output.status.success(), "{name}: {}", output_text(&output));
+        assert!(output_text(&output).contains("Usage: toll "), "{name}: {}", output_text(&output));
     }
 }

@@ -1,19 +1,19 @@
 //! Tests that the analysis finds the known overheads of a synthetic host, and none where there are none.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use std::collections::BTreeMap;
 use toll_analysis as analyse;
-use toll_analysis::Recorded;
+use toll_analysis::RunData;
 use toll_record::*;
 
-pub fn warned(run: &RunResult) -> Vec<&str> {
+pub fn warning_codes(run: &RunResult) -> Vec<&str> {
     run.warnings.iter().map(|w| w.code.as_str()).collect()
 }
 
 #[test]
 fn known_tolls_lie_within_their_intervals() {
-    let run = analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record());
+    let run = analyse::analyse(&SyntheticRun::with(11, 12, SyntheticArm::usual()).record());
     for (name, cost) in [("B", 1.12), ("C", 1.0), ("none-2", 1.0), ("sleep", 1.0)] {
         let outcomes = &arm(&run, name).outcomes;
         let holds = |outcome: &str, truth: f64| {
@@ -36,12 +36,12 @@ fn known_tolls_lie_within_their_intervals() {
     assert!(run.complete && run.rounds_done == 12);
     // C costs nothing, which 12 rounds of 3 s are too few to say.
     assert_eq!(arm(&run, "C").outcomes["qps"].verdict, Verdict::Unclear);
-    assert_eq!(warned(&run), ["unavailable-arms", "low-power"], "{:#?}", run.warnings);
+    assert_eq!(warning_codes(&run), ["unavailable-arms", "low-power"], "{:#?}", run.warnings);
 }
 
 #[test]
 fn stalls_are_found_with_what_stood_beside_them() {
-    let run = analyse::analyse(&Synthetic::with(5, 8, SyntheticArm::usual()).record());
+    let run = analyse::analyse(&SyntheticRun::with(5, 8, SyntheticArm::usual()).record());
     let totals = &arm(&run, "K").stalls;
     assert_eq!(totals.count, 8, "one a window: {totals:?}");
     assert!((0.55..=0.75).contains(&totals.longest_s), "{totals:?}");
@@ -59,19 +59,19 @@ fn stalls_are_found_with_what_stood_beside_them() {
 fn an_arm_that_is_held_against_a_slow_one_does_not_stand_still() {
     let mut slow = SyntheticArm::new("slow", Role::Baseline, 15.0);
     let like_it = SyntheticArm::new("like it", Role::Treatment, 15.0);
-    let mut recorded = Synthetic::with(5, 8, vec![slow.clone(), like_it]).record();
+    let mut recorded = SyntheticRun::with(5, 8, vec![slow.clone(), like_it]).record();
     recorded.plan.arms[2].against = Some("slow".into());
     let run = analyse::analyse(&recorded);
     assert_eq!((arm(&run, "slow").stalls.count, arm(&run, "like it").stalls.count), (0, 0));
     // Held against the fast one, it would.
     slow.role = Role::Treatment;
-    let run = analyse::analyse(&Synthetic::with(5, 8, vec![slow]).record());
+    let run = analyse::analyse(&SyntheticRun::with(5, 8, vec![slow]).record());
     assert!(arm(&run, "slow").stalls.count > 0);
 }
 
 #[test]
 fn what_an_artefact_caught_is_held_against_what_was_executed() {
-    let run = analyse::analyse(&Synthetic::with(5, 8, SyntheticArm::usual()).record());
+    let run = analyse::analyse(&SyntheticRun::with(5, 8, SyntheticArm::usual()).record());
     let b = arm(&run, "B");
     assert!((b.captured_ratio.unwrap() - 0.995).abs() < 1e-4);
     let artefact = b.artefact.as_ref().unwrap();
@@ -87,7 +87,7 @@ fn what_an_artefact_caught_is_held_against_what_was_executed() {
 
 #[test]
 fn arms_held_against_different_ones_are_no_choice_of_each_other() {
-    let mut recorded = Synthetic::with(5, 8, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(5, 8, SyntheticArm::usual()).record();
     recorded.plan.arms.iter_mut().find(|arm| arm.name == "K").unwrap().against = Some("C".into());
     let run = analyse::analyse(&recorded);
     assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B catches 99.5%")), "{:?}", run.advice);
@@ -96,7 +96,7 @@ fn arms_held_against_different_ones_are_no_choice_of_each_other() {
 
 #[test]
 fn swept_arms_are_answered_by_their_curve() {
-    let mut recorded = Synthetic::with(5, 8, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(5, 8, SyntheticArm::usual()).record();
     for (name, rate) in [("B", 10.0), ("C", 1e9)] {
         let swept = recorded.plan.arms.iter_mut().find(|arm| arm.name == name).unwrap();
         swept.curve = Some("none".into());
@@ -116,14 +116,14 @@ fn swept_arms_are_answered_by_their_curve() {
 fn more_than_all_queries_is_a_doubt_and_no_full_picture() {
     let mut arms = SyntheticArm::usual();
     arms[0].caught = Some((1.5, 1_100.0));
-    let run = analyse::analyse(&Synthetic::with(5, 8, arms).record());
-    assert!(warned(&run).contains(&"caught-too-many"));
+    let run = analyse::analyse(&SyntheticRun::with(5, 8, arms).record());
+    assert!(warning_codes(&run).contains(&"caught-too-many"));
     assert!(!run.advice.iter().any(|a| a.contains("B catches")), "{:?}", run.advice);
 }
 
 #[test]
 fn where_only_pt_query_digest_counts_its_share_stands_and_says_whose_it_is() {
-    let mut recorded = Synthetic::with(5, 8, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(5, 8, SyntheticArm::usual()).record();
     for line in recorded.artefacts.iter_mut().filter(|l| l.arm == "B") {
         line.queries = None;
         line.pt_query_digest = (line.round == 0).then(|| QueryCount {
@@ -138,12 +138,12 @@ fn where_only_pt_query_digest_counts_its_share_stands_and_says_whose_it_is() {
     assert_eq!(arm(&run, "B").captured_ratio, Some(0.9));
     let says = "pt-query-digest finds 900 queries where 1000 were executed (90.0%)";
     assert!(arm(&run, "B").notes.iter().any(|n| n == says), "{:?}", arm(&run, "B").notes);
-    assert!(!warned(&run).contains(&"artefact-not-counted"));
+    assert!(!warning_codes(&run).contains(&"artefact-not-counted"));
 }
 
 #[test]
 fn the_far_end_of_the_network_costs_this_host_nothing() {
-    let host = Synthetic::with(5, 6, SyntheticArm::usual());
+    let host = SyntheticRun::with(5, 6, SyntheticArm::usual());
     let plain = analyse::analyse(&host.record());
     let mut recorded = host.record();
     // The stand-in for another machine burns a tenth of a CPU, on top of all else.
@@ -158,7 +158,7 @@ fn the_far_end_of_the_network_costs_this_host_nothing() {
 
 #[test]
 fn a_count_over_another_stretch_is_held_against_what_was_executed_there() {
-    let mut recorded = Synthetic::with(5, 6, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(5, 6, SyntheticArm::usual()).record();
     for count in recorded.artefacts.iter_mut().filter(|l| l.arm == "B").filter_map(|l| l.queries.as_mut()) {
         (count.queries, count.executed) = (450, Some(500));
     }
@@ -167,7 +167,7 @@ fn a_count_over_another_stretch_is_held_against_what_was_executed_there() {
 
 #[test]
 fn one_round_gives_tolls_without_intervals_and_says_what_is_needed() {
-    let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
+    let run = analyse::analyse(&SyntheticRun::with(2, 1, SyntheticArm::usual()).record());
     let qps = &arm(&run, "K").outcomes["qps"];
     assert!(qps.toll_pct.unwrap() < -10.0 && qps.ci95_pct.is_none());
     assert_eq!(qps.verdict, Verdict::NoInterval);
@@ -175,7 +175,7 @@ fn one_round_gives_tolls_without_intervals_and_says_what_is_needed() {
     assert!(run.complete);
     let warning = run.warnings.iter().find(|w| w.code == "too-few-rounds").unwrap();
     assert!(warning.advice.contains("--rounds 6"), "{warning:?}");
-    assert!(!warned(&run).contains(&"control-missed") && !warned(&run).contains(&"aa-failed"));
+    assert!(!warning_codes(&run).contains(&"control-missed") && !warning_codes(&run).contains(&"aa-failed"));
 }
 
 #[test]
@@ -183,15 +183,15 @@ fn seven_rounds_can_call_thirteen_arms_costly_and_six_hold_them_together_too() {
     let arms = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M"]
         .map(|name| SyntheticArm::new(name, Role::Treatment, 1.5));
     const METHOD: &str = "sign-flip, 13 arms together, drift taken out";
-    let run = analyse::analyse(&Synthetic::with(4, 7, arms.to_vec()).record());
+    let run = analyse::analyse(&SyntheticRun::with(4, 7, arms.to_vec()).record());
     for arm in &run.arms[1..] {
         let qps = &arm.outcomes["qps"];
         assert_eq!((qps.verdict, qps.method.as_str()), (Verdict::Costly, METHOD));
         assert!(qps.p_adjusted.unwrap() <= 0.05 && qps.ci95_pct.unwrap()[1] < 0.0, "{qps:?}");
         assert!(qps.p_adjusted >= qps.p, "{qps:?}");
     }
-    assert!(!warned(&run).contains(&"too-few-rounds"), "{:?}", warned(&run));
-    let six = analyse::analyse(&Synthetic::with(4, 6, arms.to_vec()).record());
+    assert!(!warning_codes(&run).contains(&"too-few-rounds"), "{:?}", warning_codes(&run));
+    let six = analyse::analyse(&SyntheticRun::with(4, 6, arms.to_vec()).record());
     assert!(six.arms[1..].iter().all(|arm| arm.outcomes["qps"].ci95_pct.is_some()));
 }
 
@@ -204,7 +204,7 @@ fn verdict_and_interval_never_disagree() {
             let name = ["A", "B", "C", "D", "E", "F"][k];
             SyntheticArm::new(name, Role::Treatment, 1.0 + 0.04 * k as f64)
         });
-        let mut recorded = Synthetic::with(seed, 6 + seed as u32 % 7, arms.collect()).record();
+        let mut recorded = SyntheticRun::with(seed, 6 + seed as u32 % 7, arms.collect()).record();
         recorded.plan.early_stop = seed % 4 == 0;
         let run = analyse::analyse(&recorded);
         let outcomes = run.arms.iter().flat_map(|arm| &arm.outcomes);
@@ -232,7 +232,7 @@ fn verdict_and_interval_never_disagree() {
 
 #[test]
 fn windows_that_are_missing_take_their_round_out_of_the_pairs() {
-    let mut recorded = Synthetic::with(6, 9, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(6, 9, SyntheticArm::usual()).record();
     let of = |arm: &str, round: u32, l: &TrialLine| l.arm == arm && l.round == round;
     recorded.trials.retain(|l| !(of("B", 2, l) && l.step != Step::Start));
     let line = recorded.trials.iter_mut().find(|l| of("B", 2, l)).unwrap();
@@ -249,7 +249,7 @@ fn windows_that_are_missing_take_their_round_out_of_the_pairs() {
 
 #[test]
 fn an_arm_that_never_worked_is_a_warning_of_its_own() {
-    let mut recorded = Synthetic::with(6, 7, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(6, 7, SyntheticArm::usual()).record();
     // Given up after its first round.
     recorded.trials.retain(|l| l.arm != "B" || (l.round == 0 && l.step == Step::Start));
     let line = recorded.trials.iter_mut().find(|l| l.arm == "B").unwrap();
@@ -264,7 +264,7 @@ fn an_arm_that_never_worked_is_a_warning_of_its_own() {
 
 #[test]
 fn a_treatment_that_did_not_stop_as_asked_is_named() {
-    let mut recorded = Synthetic::with(6, 7, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(6, 7, SyntheticArm::usual()).record();
     for line in recorded.trials.iter_mut().filter(|l| l.arm == "K" && l.step == Step::Stopped) {
         line.note = Some("bpftrace ignored its signal and was ended by SIGKILL after 2.0 s".into());
     }
@@ -277,7 +277,7 @@ fn a_treatment_that_did_not_stop_as_asked_is_named() {
 #[test]
 fn a_run_that_may_stop_early_is_judged_by_a_confidence_sequence() {
     let judged = |rounds, early_stop| {
-        let mut recorded = Synthetic::with(11, rounds, SyntheticArm::usual()).record();
+        let mut recorded = SyntheticRun::with(11, rounds, SyntheticArm::usual()).record();
         recorded.plan.early_stop = early_stop;
         recorded.plan.rounds = 20;
         analyse::analyse(&recorded)
@@ -291,7 +291,7 @@ fn a_run_that_may_stop_early_is_judged_by_a_confidence_sequence() {
     assert!(width(&early) > 1.2 * width(&plain), "{} {}", width(&early), width(&plain));
     // Three treatments are asked about: what is shown is what each may be judged by.
     let alone = {
-        let mut recorded = Synthetic::with(11, 12, SyntheticArm::usual()).record();
+        let mut recorded = SyntheticRun::with(11, 12, SyntheticArm::usual()).record();
         (recorded.plan.early_stop, recorded.plan.rounds) = (true, 20);
         for other in recorded.plan.arms.iter_mut().filter(|arm| arm.name != "B") {
             if other.role == Role::Treatment {
@@ -310,19 +310,19 @@ fn a_run_that_may_stop_early_is_judged_by_a_confidence_sequence() {
 fn a_window_in_which_nothing_completed_counts_and_is_no_zero_latency() {
     let mut arm_b = SyntheticArm::new("B", Role::Treatment, 1.1);
     arm_b.stall = Some((0.0, 99.0));
-    let run = analyse::analyse(&Synthetic::with(6, 7, vec![arm_b]).record());
+    let run = analyse::analyse(&SyntheticRun::with(6, 7, vec![arm_b]).record());
     let b = arm(&run, "B");
     assert_eq!(b.outcomes["qps"].mean, 0.0);
     assert!(b.outcomes["qps"].toll_pct.unwrap() < -99.9);
     assert!(!b.outcomes.contains_key("latency_us_mean") && !b.outcomes.contains_key("cpu_us_per_query"));
     assert!(b.outcomes["latency_us_max"].mean >= 2_900_000.0);
     assert!((b.stalls.total_s - 21.0).abs() < 0.5, "{:?}", b.stalls);
-    assert!(warned(&run).contains(&"nothing-completed"));
+    assert!(warning_codes(&run).contains(&"nothing-completed"));
 }
 
 #[test]
 fn errors_of_the_load_are_counted_and_their_codes_named() {
-    let mut recorded = Synthetic::with(9, 6, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(9, 6, SyntheticArm::usual()).record();
     for (i, bin) in recorded.bins.iter_mut().enumerate() {
         bin.errors = 1;
         bin.errors_by_code = BTreeMap::from([(if i % 3 == 0 { 1213 } else { 1205 }, 1)]);
@@ -335,7 +335,7 @@ fn errors_of_the_load_are_counted_and_their_codes_named() {
 
 #[test]
 fn sysbench_percentiles_come_from_seconds_and_say_so() {
-    let mut host = Synthetic::with(9, 8, SyntheticArm::usual());
+    let mut host = SyntheticRun::with(9, 8, SyntheticArm::usual());
     host.driver = "sysbench";
     let run = analyse::analyse(&host.record());
     let p99 = &arm(&run, "B").outcomes["latency_us_p99"];
@@ -349,7 +349,7 @@ fn sysbench_percentiles_come_from_seconds_and_say_so() {
 fn a_crashed_run_is_reported_as_far_as_it_went() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
-    Synthetic::with(7, 9, SyntheticArm::usual()).write(&root).unwrap();
+    SyntheticRun::with(7, 9, SyntheticArm::usual()).write(&root).unwrap();
     super::expand_series(&root);
     // Killed in the middle of a line, before the host's description reached the disk.
     for (file, keep) in
@@ -359,7 +359,7 @@ fn a_crashed_run_is_reported_as_far_as_it_went() {
         std::fs::write(root.join(file), &text[..(text.len() as f64 * keep) as usize]).unwrap();
     }
     std::fs::remove_file(root.join("host.json")).unwrap();
-    let run = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    let run = analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap();
     assert!(!run.complete && (3..7).contains(&run.rounds_done), "{}", run.rounds_done);
     assert!(arm(&run, "K").outcomes["qps"].toll_pct.unwrap() < -20.0);
     let warning = run.warnings.iter().find(|w| w.code == "incomplete").unwrap();
@@ -367,18 +367,18 @@ fn a_crashed_run_is_reported_as_far_as_it_went() {
         warning.text.contains("of 9 rounds are whole") && warning.text.contains("host.json"),
         "{warning:?}"
     );
-    assert!(warned(&run).contains(&"artefact-not-counted"));
+    assert!(warning_codes(&run).contains(&"artefact-not-counted"));
 }
 
 #[test]
 fn a_run_that_died_before_its_first_window_is_still_a_report() {
-    let plan = Synthetic::with(1, 6, SyntheticArm::usual()).plan();
-    let run = analyse::analyse(&Recorded::of(plan));
+    let plan = SyntheticRun::with(1, 6, SyntheticArm::usual()).plan();
+    let run = analyse::analyse(&RunData::without_samples(plan));
     assert!(!run.complete && run.rounds_done == 0);
     assert!(
-        warned(&run).contains(&"incomplete") && warned(&run).contains(&"no-baseline"),
+        warning_codes(&run).contains(&"incomplete") && warning_codes(&run).contains(&"no-baseline"),
         "{:?}",
-        warned(&run)
+        warning_codes(&run)
     );
     assert!(run.arms.iter().all(|arm| arm.windows == 0));
 }
@@ -387,17 +387,17 @@ fn a_run_that_died_before_its_first_window_is_still_a_report() {
 fn the_same_lines_give_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
-    let host = Synthetic::with(8, 12, SyntheticArm::usual());
+    let host = SyntheticRun::with(8, 12, SyntheticArm::usual());
     host.write(&root).unwrap();
     let json = |run: &RunResult| serde_json::to_string(run).unwrap();
-    let from_disk = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
-    assert_eq!(json(&from_disk), json(&analyse::run(&RunDir::open(&root).unwrap()).unwrap()));
+    let from_disk = analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap();
+    assert_eq!(json(&from_disk), json(&analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap()));
     assert_eq!(json(&from_disk), json(&analyse::analyse(&host.record())));
 }
 
 #[test]
 fn rounds_that_follow_each_other_are_a_doubt() {
-    let mut recorded = Synthetic::with(6, 16, SyntheticArm::usual()).record();
+    let mut recorded = SyntheticRun::with(6, 16, SyntheticArm::usual()).record();
     // B costs more and more: every difference resembles the one before it.
     let windows: Vec<(u64, u64, u32)> = recorded
         .trials
@@ -419,7 +419,7 @@ fn rounds_that_follow_each_other_are_a_doubt() {
 fn absurd_numbers_in_a_record_end_in_a_report_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
-    Synthetic::with(7, 6, SyntheticArm::usual()).write(&root).unwrap();
+    SyntheticRun::with(7, 6, SyntheticArm::usual()).write(&root).unwrap();
     super::expand_series(&root);
     let edit = |file: &str, from: &str, to: &str| {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
@@ -429,10 +429,10 @@ fn absurd_numbers_in_a_record_end_in_a_report_or_an_error() {
     edit("trials.ndjson", "\"round\":3", "\"round\":4294967295");
     edit("samples.ndjson", "\"width_us\":100000", "\"width_us\":0");
     edit("samples.ndjson", "\"in_flight\":8,\"oldest_us\":", "\"in_flight\":8,\"oldest_us\":99999999999");
-    let run = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    let run = analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap();
     assert!(!run.complete);
     edit("plan.json", "\"baseline\": \"none\"", "\"baseline\": \"nine\"");
-    let error = analyse::run(&RunDir::open(&root).unwrap()).unwrap_err().to_string();
+    let error = analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap_err().to_string();
     assert!(error.contains("`nine` is not among its arms"), "{error}");
 }
 
@@ -446,7 +446,7 @@ fn arms_that_cost_nothing_are_called_costly_in_at_most_one_run_of_twenty() {
             SyntheticArm::new("C", Role::Treatment, 1.0),
             SyntheticArm::new("none-2", Role::Aa, 1.0),
         ];
-        let mut host = Synthetic::with(seed, 10, arms);
+        let mut host = SyntheticRun::with(seed, 10, arms);
         host.window_s = 2.0;
         host.noise = (0.10, 0.20);
         let run = analyse::analyse(&host.record());

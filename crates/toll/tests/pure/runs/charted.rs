@@ -1,14 +1,14 @@
 //! Tests of charts over a matrix's values, and of runs of several platforms overlaid.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use std::path::Path;
 use std::process::{Command, Output};
 use toll_analysis as analyse;
-use toll_analysis::{Made, Recorded, Together, together};
+use toll_analysis::{AnalysedRun, CombinedRuns, RunData, combine_runs};
 use toll_record::*;
 use toll_report::markdown::markdown;
-use toll_report::text::{Ink, text};
+use toll_report::text::{ColourMode, text};
 
 /// Values of `each` in an arm: key and value.
 type Varied = &'static [(&'static str, &'static str)];
@@ -23,7 +23,7 @@ const ARMS: [(&str, f64, Varied); 6] = [
     ("cat-1-slow", 1.6, &[("tool", "cat"), ("size", "1"), ("disk", "slow")]),
 ];
 
-fn wish(lines: &[&str], panels: &[&str]) -> Charted {
+fn chart_spec(lines: &[&str], panels: &[&str]) -> Charted {
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
     Charted {
         name: "by-size".into(),
@@ -38,9 +38,9 @@ fn wish(lines: &[&str], panels: &[&str]) -> Charted {
 }
 
 /// A run of all arms with these charts.
-fn recorded(seed: u64, rounds: u32, charts: Vec<Charted>) -> Recorded {
+fn recorded_run(seed: u64, rounds: u32, charts: Vec<Charted>) -> RunData {
     let arms = ARMS.iter().map(|&(name, cost, _)| SyntheticArm::new(name, Role::Treatment, cost));
-    let mut recorded = Synthetic::with(seed, rounds, arms.collect()).record();
+    let mut recorded = SyntheticRun::with(seed, rounds, arms.collect()).record();
     for (name, _, varied) in ARMS {
         let arm = recorded.plan.arms.iter_mut().find(|arm| arm.name == name).unwrap();
         arm.varied = varied.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -62,7 +62,7 @@ fn chart<'a>(run: &'a RunResult, id: &str) -> &'a Chart {
 
 #[test]
 fn a_line_has_a_point_for_each_place_that_is_its_arms_own() {
-    let run = analyse::analyse(&recorded(4, 8, vec![wish(&["tool"], &[])]));
+    let run = analyse::analyse(&recorded_run(4, 8, vec![chart_spec(&["tool"], &[])]));
     let chart = chart(&run, "varied-by-size");
     assert_eq!(chart.x.categories, ["1", "2", "all"]);
     assert_eq!((chart.x.label.as_str(), chart.y.unit.as_str()), ("size of it, MB", "us"));
@@ -76,7 +76,7 @@ fn a_line_has_a_point_for_each_place_that_is_its_arms_own() {
         assert_eq!(value, arm(&run, name).outcomes["latency_us_mean"].mean, "{name}");
         assert!(low.unwrap() < value && value < high.unwrap(), "{:?}", series.points[at]);
     }
-    let shown = text(&run, Ink::Plain);
+    let shown = text(&run, ColourMode::Plain);
     assert!(shown.contains("\nResponse time by size\n"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("tac ") && line.ends_with('-')), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 120), "{shown}");
@@ -85,9 +85,9 @@ fn a_line_has_a_point_for_each_place_that_is_its_arms_own() {
 
 #[test]
 fn a_median_is_drawn_with_its_interval_and_too_few_rounds_have_none() {
-    let mut of_medians = wish(&["tool"], &[]);
+    let mut of_medians = chart_spec(&["tool"], &[]);
     of_medians.outcomes = vec!["own".into()];
-    let mut recorded = recorded(4, 8, vec![of_medians]);
+    let mut recorded = recorded_run(4, 8, vec![of_medians]);
     let mut own = recorded.plan.outcomes.iter().find(|o| o.name == "latency_us_mean").unwrap().clone();
     (own.name, own.compare) = ("own".into(), Compare::Median);
     recorded.plan.outcomes.push(own);
@@ -98,7 +98,7 @@ fn a_median_is_drawn_with_its_interval_and_too_few_rounds_have_none() {
     assert_eq!(found.series[0].points[1], (1.0, outcome.effect.unwrap(), Some(low), Some(high)));
     assert!(found.note.starts_with("Medians of"), "{}", found.note);
 
-    let few = analyse::analyse(&self::recorded(4, 3, vec![wish(&["tool"], &[])]));
+    let few = analyse::analyse(&self::recorded_run(4, 3, vec![chart_spec(&["tool"], &[])]));
     let found = chart(&few, "varied-by-size");
     assert!(found.series[0].points.iter().all(|point| point.2.is_none()));
     assert!(found.note.contains("an interval needs 6 rounds"), "{}", found.note);
@@ -106,10 +106,10 @@ fn a_median_is_drawn_with_its_interval_and_too_few_rounds_have_none() {
 
 #[test]
 fn panels_are_charts_of_their_own_over_the_same_places_and_outcomes_are_lines() {
-    let mut both = wish(&[], &["tool"]);
+    let mut both = chart_spec(&[], &["tool"]);
     both.outcomes.push("latency_us_p99".into());
     both.diagonal = Some("as asked".into());
-    let run = analyse::analyse(&recorded(4, 8, vec![both]));
+    let run = analyse::analyse(&recorded_run(4, 8, vec![both]));
     let (cat, tac) = (chart(&run, "varied-by-size-cat"), chart(&run, "varied-by-size-tac"));
     assert_eq!((cat.title.as_str(), &cat.x), ("Response time by size: cat", &tac.x));
     let names: Vec<&str> = tac.series.iter().map(|series| series.name.as_str()).collect();
@@ -124,23 +124,23 @@ fn panels_are_charts_of_their_own_over_the_same_places_and_outcomes_are_lines() 
 }
 
 /// Runs with their plans.
-fn analysed(runs: &[Recorded]) -> Vec<(Plan, RunResult)> {
+fn analysed(runs: &[RunData]) -> Vec<(Plan, RunResult)> {
     runs.iter().map(|recorded| (recorded.plan.clone(), analyse::analyse(recorded))).collect()
 }
 
-fn put_together(runs: &[Recorded]) -> Together {
+fn combine(runs: &[RunData]) -> CombinedRuns {
     let runs = analysed(runs);
-    let made: Vec<Made> = runs.iter().map(|(plan, result)| Made { plan, result }).collect();
+    let made: Vec<AnalysedRun> = runs.iter().map(|(plan, result)| AnalysedRun { plan, result }).collect();
     let names: Vec<String> = (1..=runs.len()).map(|number| format!("host {number}")).collect();
-    together(&made, &names).unwrap()
+    combine_runs(&made, &names).unwrap()
 }
 
-fn on(mut recorded: Recorded, change: impl FnOnce(&mut Recorded)) -> Recorded {
+fn with_change(mut recorded: RunData, change: impl FnOnce(&mut RunData)) -> RunData {
     change(&mut recorded);
     recorded
 }
 
-fn tools(recorded: &mut Recorded, libpcap: &str) {
+fn tools(recorded: &mut RunData, libpcap: &str) {
     let tool = |name: &str, version: &str| Tool { name: name.into(), version: Some(version.into()) };
     let tools = vec![
         tool("tcpdump", "tcpdump version 4.99.3"),
@@ -152,15 +152,15 @@ fn tools(recorded: &mut Recorded, libpcap: &str) {
 
 #[test]
 fn runs_of_other_platforms_are_laid_over_each_other_line_by_line() {
-    let charts = || vec![wish(&["tool"], &[])];
-    let old = on(recorded(4, 8, charts()), |r| tools(r, "1.10.3"));
-    let new = on(recorded(5, 8, charts()), |r| tools(r, "1.10.5"));
+    let charts = || vec![chart_spec(&["tool"], &[])];
+    let old = with_change(recorded_run(4, 8, charts()), |r| tools(r, "1.10.3"));
+    let new = with_change(recorded_run(5, 8, charts()), |r| tools(r, "1.10.5"));
     // It has a place more, which the other does not.
-    let new = on(new, |r| {
+    let new = with_change(new, |r| {
         let at = r.plan.arms.iter_mut().find(|arm| arm.name == "tac-2").unwrap();
         at.varied[1].1 = "1.5".into();
     });
-    let Together::Overlaid(overlay) = put_together(&[old.clone(), new.clone()]) else {
+    let CombinedRuns::Overlaid(overlay) = combine(&[old.clone(), new.clone()]) else {
         panic!("not overlaid")
     };
     // bpftrace is started by no arm.
@@ -183,14 +183,14 @@ fn runs_of_other_platforms_are_laid_over_each_other_line_by_line() {
 
 #[test]
 fn a_ring_of_another_size_is_another_platform_and_the_words_say_so() {
-    let charts = || vec![wish(&["tool"], &[])];
-    let small = recorded(4, 8, charts());
-    let large = on(recorded(5, 8, charts()), |r| {
+    let charts = || vec![chart_spec(&["tool"], &[])];
+    let small = recorded_run(4, 8, charts());
+    let large = with_change(recorded_run(5, 8, charts()), |r| {
         for process in r.plan.arms.iter_mut().flat_map(|arm| &mut arm.treatment.processes) {
             process.stages[0][2] = "65536".into();
         }
     });
-    let Together::Overlaid(overlay) = put_together(&[small, large]) else { panic!("not overlaid") };
+    let CombinedRuns::Overlaid(overlay) = combine(&[small, large]) else { panic!("not overlaid") };
     assert_eq!(overlay.differ_in, ["commands"]);
     let commands =
         |at: usize| overlay.platforms[at].facts.iter().find(|(what, _)| what == "commands").unwrap();
@@ -199,17 +199,20 @@ fn a_ring_of_another_size_is_another_platform_and_the_words_say_so() {
 
 #[test]
 fn like_runs_are_pooled_and_runs_that_ask_something_else_stay_apart() {
-    let like = [recorded(4, 8, Vec::new()), recorded(5, 8, Vec::new())];
-    assert!(matches!(put_together(&like), Together::Pooled(_)));
+    let like = [recorded_run(4, 8, Vec::new()), recorded_run(5, 8, Vec::new())];
+    assert!(matches!(combine(&like), CombinedRuns::Pooled(_)));
     // On another host, too: that alone would lay them over each other.
-    let other = on(like[1].clone(), |r| {
+    let other = with_change(like[1].clone(), |r| {
         r.plan.scenario = "another".into();
         r.host.as_mut().unwrap().kernel = "6.1".into();
     });
-    assert_eq!(put_together(&[like[0].clone(), other]), Together::Apart("they differ in scenario".into()));
+    assert_eq!(
+        combine(&[like[0].clone(), other]),
+        CombinedRuns::Incompatible("they differ in scenario".into())
+    );
     // Without a chart, tolls stand side by side.
-    let host = on(like[1].clone(), |r| r.host.as_mut().unwrap().kernel = "6.1".into());
-    let Together::Overlaid(overlay) = put_together(&[like[0].clone(), host]) else { panic!("not overlaid") };
+    let host = with_change(like[1].clone(), |r| r.host.as_mut().unwrap().kernel = "6.1".into());
+    let CombinedRuns::Overlaid(overlay) = combine(&[like[0].clone(), host]) else { panic!("not overlaid") };
     let [tolls] = &overlay.charts[..] else { panic!("{:?}", overlay.charts) };
     assert_eq!((tolls.kind, tolls.x.categories.len()), (ChartKind::Table, ARMS.len()));
     let own = analyse::analyse(&like[0]);
@@ -218,18 +221,18 @@ fn like_runs_are_pooled_and_runs_that_ask_something_else_stay_apart() {
 
 /// Stages of a trial in which that many of a thousand packets were lost before they were captured.
 fn stages(lost: u64) -> Vec<Stage> {
-    let stage = |name: &str, packets: u64, lost: Option<u64>| Stage { name: name.into(), packets, lost };
+    let testbed = |name: &str, packets: u64, lost: Option<u64>| Stage { name: name.into(), packets, lost };
     vec![
-        stage("sent", 1_000, None),
-        stage("captured", 1_000 - lost, Some(lost)),
-        stage("written", 1_000 - lost, Some(0)),
+        testbed("sent", 1_000, None),
+        testbed("captured", 1_000 - lost, Some(lost)),
+        testbed("written", 1_000 - lost, Some(0)),
     ]
 }
 
 #[test]
 fn what_got_lost_is_a_bar_for_each_arm_in_groups_and_stages_that_lost_none_are_no_part() {
     let with = |lost: fn(&str) -> u64| {
-        on(recorded(4, 8, Vec::new()), |r| {
+        with_change(recorded_run(4, 8, Vec::new()), |r| {
             for line in r.trials.iter_mut().filter(|line| line.step == Step::Stopped && line.arm != "none") {
                 line.stages = stages(lost(&line.arm));
             }
@@ -256,7 +259,7 @@ fn a_limit_is_a_bar_for_each_ladder_with_the_interval_of_its_median() {
         at_most: 1e9,
         reached: None,
     };
-    let run = analyse::analyse(&on(recorded(4, 8, Vec::new()), |r| r.plan.limits = vec![limit]));
+    let run = analyse::analyse(&with_change(recorded_run(4, 8, Vec::new()), |r| r.plan.limits = vec![limit]));
     let found = chart(&run, "limit-most");
     assert_eq!((found.kind, found.x.label.as_str()), (ChartKind::Bar, "tool"));
     assert_eq!(found.x.categories, ["cat", "tac", "cat, slow"]);
@@ -270,16 +273,16 @@ fn toll(arguments: &[&str]) -> Output {
 }
 
 /// Writes a run directory that differs from others in its host alone.
-fn written(at: &Path, kernel: &str) -> String {
-    Synthetic::with(7, 8, SyntheticArm::usual()).write(at).unwrap();
-    write_json(at, "host.json", &Host { kernel: kernel.into(), ..Synthetic::host() }).unwrap();
+fn write_run(at: &Path, kernel: &str) -> String {
+    SyntheticRun::with(7, 8, SyntheticArm::usual()).write(at).unwrap();
+    write_json(at, "host.json", &Host { kernel: kernel.into(), ..SyntheticRun::host() }).unwrap();
     at.display().to_string()
 }
 
 #[test]
 fn the_verb_lays_unlike_runs_side_by_side_in_every_form() {
     let dir = tempfile::tempdir().unwrap();
-    let [old, new] = ["6.1", "6.18"].map(|kernel| written(&dir.path().join(kernel), kernel));
+    let [old, new] = ["6.1", "6.18"].map(|kernel| write_run(&dir.path().join(kernel), kernel));
     let said = |format: &str| {
         let output = toll(&["report", &old, &new, "--format", format]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,13 +1,13 @@
 //! Tests that controls are judged by their known effect, and that doses are found in their size.
 
-use super::analysis::warned;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::analysis::warning_codes;
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
 use toll_record::*;
 
 #[test]
 fn controls_are_found_as_expected() {
-    let run = analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record());
+    let run = analyse::analyse(&SyntheticRun::with(11, 12, SyntheticArm::usual()).record());
     assert!(run.aa.as_ref().unwrap().ok);
     let [sleep, burn] = &run.controls[..] else { panic!("{:?}", run.controls) };
     assert!(sleep.ok && burn.ok, "{sleep:?} {burn:?}");
@@ -20,9 +20,9 @@ fn controls_are_found_as_expected() {
 fn a_control_that_burns_nothing_is_missed() {
     let mut fake = SyntheticArm::new("burn", Role::PositiveControl, 1.0);
     (fake.burn_share, fake.burns) = (Some(0.5), Some(0.0));
-    let run = analyse::analyse(&Synthetic::with(3, 10, vec![fake]).record());
+    let run = analyse::analyse(&SyntheticRun::with(3, 10, vec![fake]).record());
     assert!(!run.controls[0].ok);
-    assert!(warned(&run).contains(&"control-missed"));
+    assert!(warning_codes(&run).contains(&"control-missed"));
     let says = "burn got 0.0% of the host's CPU time of the 25% that it was told to burn";
     assert!(run.controls[0].text.starts_with(says), "{}", run.controls[0].text);
 }
@@ -32,13 +32,17 @@ fn a_bench_that_does_not_see_what_was_burnt_is_told_from_a_host_that_works_cheap
     // The burner used its half of a CPU, and yet a query costs the host what it always does.
     let mut burn = SyntheticArm::new("burn", Role::PositiveControl, 1.0);
     (burn.burn_share, burn.burns, burn.spares_others) = (Some(0.5), Some(0.5), true);
-    let blind = analyse::analyse(&Synthetic::with(3, 10, vec![burn.clone()]).record());
-    assert!(!blind.controls[0].ok && warned(&blind).contains(&"control-missed"), "{:?}", blind.controls);
+    let blind = analyse::analyse(&SyntheticRun::with(3, 10, vec![burn.clone()]).record());
+    assert!(
+        !blind.controls[0].ok && warning_codes(&blind).contains(&"control-missed"),
+        "{:?}",
+        blind.controls
+    );
     // The same where server and driver used so much less.
     burn.spares_others = false;
-    let cheaper = analyse::analyse(&Synthetic::with(3, 10, vec![burn]).record());
+    let cheaper = analyse::analyse(&SyntheticRun::with(3, 10, vec![burn]).record());
     let control = &cheaper.controls[0];
-    assert!(control.ok && !warned(&cheaper).contains(&"control-missed"), "{control:?}");
+    assert!(control.ok && !warning_codes(&cheaper).contains(&"control-missed"), "{control:?}");
     assert!((control.expected_pct - 100.0 / 3.0).abs() < 0.01, "{control:?}");
     assert!(control.text.contains("but does not: "), "{}", control.text);
     assert!(control.text.contains("server and driver used 2"), "{}", control.text);
@@ -53,7 +57,7 @@ fn a_bench_that_does_not_see_what_was_burnt_is_told_from_a_host_that_works_cheap
 fn a_burner_that_the_host_starved_is_judged_by_what_it_used() {
     let mut burn = SyntheticArm::new("burn", Role::PositiveControl, 1.0 / (1.0 - 0.2 / 2.0));
     (burn.burn_share, burn.burns) = (Some(0.25), Some(0.2));
-    let run = analyse::analyse(&Synthetic::with(3, 12, vec![burn]).record());
+    let run = analyse::analyse(&SyntheticRun::with(3, 12, vec![burn]).record());
     let control = &run.controls[0];
     assert!(control.ok && (control.expected_pct - 100.0 / 9.0).abs() < 0.01, "{control:?}");
     let says =
@@ -80,7 +84,7 @@ fn doses_are_found_in_their_size_and_the_smallest_that_is_told_from_none_is_name
         delay("d-20", 20.0),
         delay("d-40", 40.0),
     ];
-    let run = analyse::analyse(&Synthetic::with(11, 14, arms).record());
+    let run = analyse::analyse(&SyntheticRun::with(11, 14, arms).record());
     let [cpu, delay] = &run.doses[..] else { panic!("{:?}", run.doses) };
     let names: Vec<_> = cpu.doses.iter().map(|dose| dose.arm.as_str()).collect();
     assert_eq!(names, ["b-0", "b-5", "b-20"]);
@@ -97,7 +101,7 @@ fn doses_are_found_in_their_size_and_the_smallest_that_is_told_from_none_is_name
     assert!(told.contains(&cpu.resolution_pct.unwrap()), "{cpu:?}");
     assert!((delay.doses[1].given_pct - 40.0).abs() < 1e-9 && delay.resolution_pct.is_some(), "{delay:?}");
     // A found slope that is not given is said.
-    let mut recorded = Synthetic::with(11, 14, vec![burn("b-5", 0.1), burn("b-20", 0.4)]).record();
+    let mut recorded = SyntheticRun::with(11, 14, vec![burn("b-5", 0.1), burn("b-20", 0.4)]).record();
     for line in recorded.trials.iter_mut().filter(|line| line.arm.starts_with("b-")) {
         if let Some(cpu) = &mut line.cpu {
             cpu.treatment_us *= 2;

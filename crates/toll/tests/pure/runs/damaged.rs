@@ -1,12 +1,12 @@
 //! Tests that a run with damaged files ends in an error, or in a report with a warning.
 
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::path::Path;
 use toll_analysis as analyse;
 use toll_record::{RunDir, RunResult};
-use toll_report::text::{Ink, text};
+use toll_report::text::{ColourMode, text};
 use toll_report::{html, markdown};
 use toll_stats::SeededRng;
 
@@ -15,7 +15,8 @@ const FILES: [&str; 6] =
     ["plan.json", "host.json", "trials.ndjson", "samples.ndjson.zst", "latency.hlog.zst", "artefacts.ndjson"];
 
 /// Warnings about incomplete files.
-const OWNS_UP: [&str; 4] = ["incomplete", "samples-missing", "latency-missing", "artefact-not-counted"];
+const DAMAGE_WARNINGS: [&str; 4] =
+    ["incomplete", "samples-missing", "latency-missing", "artefact-not-counted"];
 
 struct Run {
     directory: tempfile::TempDir,
@@ -26,7 +27,7 @@ impl Run {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("the run can be written, read and shown");
         let root = directory.path().join("run");
-        let mut host = Synthetic::with(7, 6, SyntheticArm::usual());
+        let mut host = SyntheticRun::with(7, 6, SyntheticArm::usual());
         host.window_s = 1.0;
         host.write(&root).expect("the run can be written, read and shown");
         let files = FILES
@@ -46,26 +47,26 @@ impl Run {
             }
             None => std::fs::remove_file(root.join(file)).expect("the run can be written, read and shown"),
         }
-        let shown = catch_unwind(|| shown(&root));
+        let shown = catch_unwind(|| analyse_and_render(&root));
         std::fs::write(root.join(file), &self.files[file]).expect("the run can be written, read and shown");
         shown.unwrap_or_else(|_| panic!("a panic over {file}: {content:?}"))
     }
 }
 
-fn shown(root: &Path) -> Result<RunResult, String> {
+fn analyse_and_render(root: &Path) -> Result<RunResult, String> {
     let dir = RunDir::open(root).map_err(|e| e.to_string())?;
-    let run = analyse::run(&dir).map_err(|e| e.to_string())?;
+    let run = analyse::analyse_run_dir(&dir).map_err(|e| e.to_string())?;
     let _ = html::html(std::slice::from_ref(&dir), std::slice::from_ref(&run));
-    text(&run, Ink::Ansi);
+    text(&run, ColourMode::Ansi);
     markdown::markdown(&run);
     Ok(run)
 }
 
-fn owns_up(run: &RunResult) -> bool {
-    run.warnings.iter().any(|w| OWNS_UP.contains(&w.code.as_str()))
+fn has_damage_warning(run: &RunResult) -> bool {
+    run.warnings.iter().any(|w| DAMAGE_WARNINGS.contains(&w.code.as_str()))
 }
 
-fn same(a: &RunResult, b: &RunResult) -> bool {
+fn is_same_result(a: &RunResult, b: &RunResult) -> bool {
     serde_json::to_string(a).expect("the run can be written, read and shown")
         == serde_json::to_string(b).expect("the run can be written, read and shown")
 }
@@ -74,7 +75,7 @@ fn same(a: &RunResult, b: &RunResult) -> bool {
 fn a_run_that_is_cut_short_anywhere_never_passes_for_whole() {
     let run = Run::new();
     let whole = run.with("host.json", Some(&run.files["host.json"])).unwrap();
-    assert!(whole.complete && !owns_up(&whole), "{:#?}", whole.warnings);
+    assert!(whole.complete && !has_damage_warning(&whole), "{:#?}", whole.warnings);
     let mut draws = SeededRng::new(11, 0);
     for file in FILES {
         let bytes = &run.files[file];
@@ -82,11 +83,11 @@ fn a_run_that_is_cut_short_anywhere_never_passes_for_whole() {
             let keep = (draws.next_fraction() * bytes.len() as f64) as usize;
             let Ok(found) = run.with(file, Some(&bytes[..keep])) else { continue };
             // What lies behind the last window is in no figure but toll's own cost.
-            let told = owns_up(&found) || same(&found, &whole);
+            let told = has_damage_warning(&found) || is_same_result(&found, &whole);
             assert!(told, "{file} cut at {keep} of {}: {:#?}", bytes.len(), found.warnings);
         }
         if let Ok(found) = run.with(file, None) {
-            assert!(owns_up(&found), "without {file}: {:#?}", found.warnings);
+            assert!(has_damage_warning(&found), "without {file}: {:#?}", found.warnings);
         }
     }
 }
@@ -111,7 +112,9 @@ fn a_run_with_lines_lost_never_passes_for_whole() {
             let lost = (lines.len() - from) / 2;
             // A few lines of samples are a tenth of a second or less.
             assert!(
-                owns_up(&found) || same(&found, &whole) || (file == "samples.ndjson.zst" && lost < 12),
+                has_damage_warning(&found)
+                    || is_same_result(&found, &whole)
+                    || (file == "samples.ndjson.zst" && lost < 12),
                 "{file}: {lost} of {} lines lost from {from} on: {:#?}",
                 lines.len(),
                 found.warnings

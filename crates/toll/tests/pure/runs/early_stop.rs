@@ -1,25 +1,25 @@
 //! Tests of the stopping rule: when a run may end before its last round.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
-use toll_analysis::Recorded;
+use toll_analysis::RunData;
 use toll_record::{Compare, Cpu, Role, Step, TrialLine, Verdict, Window};
 
-fn with(rounds: u32, arms: &[(&'static str, f64)]) -> Recorded {
+fn with(rounds: u32, arms: &[(&'static str, f64)]) -> RunData {
     let arms = arms.iter().map(|&(name, cost)| SyntheticArm::new(name, Role::Treatment, cost)).collect();
-    let mut recorded = Synthetic::with(11, rounds, arms).record();
+    let mut recorded = SyntheticRun::with(11, rounds, arms).record();
     recorded.plan.early_stop = true;
     recorded.plan.rounds = 40;
     recorded
 }
 
-fn enough(recorded: &Recorded) -> bool {
-    analyse::enough(&analyse::analyse(recorded))
+fn can_stop(recorded: &RunData) -> bool {
+    analyse::can_stop_early(&analyse::analyse(recorded))
 }
 
 /// A dump and the same dump `slower` times as long, in each round after its other trials; no load beside them.
-fn add_dumps(recorded: &mut Recorded, slower: f64) {
+fn add_dumps(recorded: &mut RunData, slower: f64) {
     let mut now_us = recorded.trials.iter().map(|line| line.mono_us).max().unwrap_or(0) + 1_000_000;
     let mut trial = recorded.trials.iter().map(|line| line.trial).max().unwrap_or(0);
     for (name, role) in [("dump-unix", Role::Baseline), ("dump-tcp", Role::Treatment)] {
@@ -66,15 +66,15 @@ fn an_arm_is_decided_against_the_arm_that_it_is_compared_with() {
         recorded.plan.arms.iter_mut().find(|a| a.name == "tls-again").unwrap().against = Some("tls".into());
         recorded
     };
-    assert!(!enough(&of_a_pair(2.0)), "as dear as its counterpart: nothing is decided yet");
-    assert!(enough(&of_a_pair(4.0)));
+    assert!(!can_stop(&of_a_pair(2.0)), "as dear as its counterpart: nothing is decided yet");
+    assert!(can_stop(&of_a_pair(4.0)));
 }
 
 #[test]
 fn a_window_that_is_missing_takes_its_round_and_no_other() {
     let mut recorded = with(13, &[("B", 1.6)]);
     recorded.trials.retain(|line| !(line.arm == "B" && line.round == 3));
-    assert!(enough(&recorded), "twelve rounds are paired");
+    assert!(can_stop(&recorded), "twelve rounds are paired");
     // One of each, in different rounds: pairs must not slip. In round 8 both do a fiftieth.
     let mut recorded = with(13, &[("B", 1.6)]);
     recorded.trials.retain(|line| !(line.arm == "B" && line.round == 3));
@@ -90,32 +90,32 @@ fn a_window_that_is_missing_takes_its_round_and_no_other() {
             bin.statements /= 50;
         }
     }
-    assert!(enough(&recorded), "eleven rounds are paired, each with itself");
+    assert!(can_stop(&recorded), "eleven rounds are paired, each with itself");
 }
 
 #[test]
 fn a_run_with_dumps_ends_too_once_they_are_decided() {
     let mut recorded = with(12, &[("B", 1.6)]);
     add_dumps(&mut recorded, 1.5);
-    assert!(enough(&recorded));
+    assert!(can_stop(&recorded));
     let result = analyse::analyse(&recorded);
     let dump = &arm(&result, "dump-tcp").outcomes["elapsed_s"];
     assert_eq!((dump.method.as_str(), dump.verdict), ("confidence-sequence", Verdict::Costly));
 
     let mut recorded = with(9, &[("B", 1.6)]);
     add_dumps(&mut recorded, 1.5);
-    assert!(!enough(&recorded), "a sequence needs ten rounds");
+    assert!(!can_stop(&recorded), "a sequence needs ten rounds");
 }
 
 #[test]
 fn where_no_treatment_is_compared_nothing_says_that_it_is_enough() {
-    let aa = |arms| Synthetic::with(6, 12, arms).record();
+    let aa = |arms| SyntheticRun::with(6, 12, arms).record();
     let none = SyntheticArm::new("none2", Role::Aa, 1.0);
-    assert!(!enough(&aa(vec![none])), "controls alone");
+    assert!(!can_stop(&aa(vec![none])), "controls alone");
     let mut recorded = aa(vec![SyntheticArm::new("B", Role::Treatment, 2.0)]);
-    assert!(enough(&recorded));
+    assert!(can_stop(&recorded));
     for outcome in recorded.plan.outcomes.iter_mut().filter(|outcome| outcome.name == "qps") {
         outcome.compare = Compare::Absolute;
     }
-    assert!(!enough(&recorded), "told by itself, and so never decided");
+    assert!(!can_stop(&recorded), "told by itself, and so never decided");
 }

@@ -1,13 +1,13 @@
 //! Tests of findings over several arms and on commands' output: contrasts, pauses, trade-offs, recovery.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use std::collections::BTreeMap;
 use toll_analysis as analyse;
-use toll_analysis::Recorded;
+use toll_analysis::RunData;
 use toll_record::*;
 use toll_report::markdown::markdown;
-use toll_report::text::{Ink, text};
+use toll_report::text::{ColourMode, text};
 
 const ROUNDS: u32 = 8;
 
@@ -16,7 +16,7 @@ fn treatment(name: &'static str, cost: f64) -> SyntheticArm {
 }
 
 /// Record of the run, with a statement for every treatment in its plan.
-fn record(synthetic: &Synthetic) -> Recorded {
+fn record(synthetic: &SyntheticRun) -> RunData {
     let mut recorded = synthetic.record();
     for arm in recorded.plan.arms.iter_mut().filter(|arm| arm.role == Role::Treatment) {
         arm.treatment.on = vec!["DO 1".into()];
@@ -38,7 +38,8 @@ fn contrast(of: &str, over: &str, factor: f64) -> Contrast {
 
 #[test]
 fn a_contrast_is_the_ratio_of_paired_windows_over_its_factor() {
-    let mut recorded = record(&Synthetic::with(4, ROUNDS, vec![treatment("B", 1.12), treatment("K", 1.6)]));
+    let mut recorded =
+        record(&SyntheticRun::with(4, ROUNDS, vec![treatment("B", 1.12), treatment("K", 1.6)]));
     recorded.plan.contrasts = vec![contrast("K", "B", 1.0), contrast("K", "B", 5.0), contrast("B", "K", 1.0)];
     let run = analyse::analyse(&recorded);
     let [plain, fifth, inverse] = &run.contrasts[..] else { panic!("{:?}", run.contrasts) };
@@ -51,7 +52,7 @@ fn a_contrast_is_the_ratio_of_paired_windows_over_its_factor() {
     assert!(near(fifth.ci95.unwrap()[1], high / 5.0));
     assert!(near(inverse.ratio.unwrap() * plain.ratio.unwrap(), 1.0), "{inverse:?}");
 
-    let shown = text(&run, Ink::Plain);
+    let shown = text(&run, ColourMode::Plain);
     let line = format!("K-B one over the other: {:.2} [{low:.2}, {high:.2}]", plain.ratio.unwrap());
     assert!(shown.contains("\nContrasts\n") && shown.contains(&line), "{shown}");
     assert!(shown.contains("latency_us_mean of K over 5 times B, 8 rounds"), "{shown}");
@@ -63,7 +64,7 @@ fn a_contrast_is_the_ratio_of_paired_windows_over_its_factor() {
 #[test]
 fn a_contrast_beyond_a_third_arm_is_the_ratio_of_both_tolls() {
     let arms = vec![treatment("B", 1.12), treatment("K", 1.6), treatment("idle", 1.0)];
-    let mut recorded = record(&Synthetic::with(4, 24, arms));
+    let mut recorded = record(&SyntheticRun::with(4, 24, arms));
     let beyond = |of: &str, over: &str| Contrast { beyond: Some("none".into()), ..contrast(of, over, 1.0) };
     recorded.plan.contrasts = vec![beyond("B", "K"), beyond("K", "idle")];
     let run = analyse::analyse(&recorded);
@@ -73,7 +74,7 @@ fn a_contrast_beyond_a_third_arm_is_the_ratio_of_both_tolls() {
     assert!(low < truth && truth < high && high - low < 0.2, "{found:?}");
     assert!(low < found.ratio.unwrap() && found.ratio.unwrap() < high);
     assert_eq!((found.pairs, found.method.as_str()), (24, "ratio of means, sign-flip"));
-    let shown = text(&run, Ink::Plain);
+    let shown = text(&run, ColourMode::Plain);
     assert!(shown.contains("latency_us_mean of B over K, both beyond none, 24 rounds"), "{shown}");
     // What costs nothing is no measure of anything.
     assert_eq!((without_end.ratio, without_end.ci95), (None, None), "{without_end:?}");
@@ -82,7 +83,8 @@ fn a_contrast_beyond_a_third_arm_is_the_ratio_of_both_tolls() {
 
 #[test]
 fn a_contrast_without_pairs_or_with_too_few_says_so() {
-    let mut recorded = record(&Synthetic::with(4, ROUNDS, vec![treatment("B", 1.12), treatment("K", 1.6)]));
+    let mut recorded =
+        record(&SyntheticRun::with(4, ROUNDS, vec![treatment("B", 1.12), treatment("K", 1.6)]));
     recorded.plan.contrasts = vec![contrast("K", "B", 1.0)];
     let mut cut = recorded.clone();
     // The arm that is measured last lost what it was.
@@ -93,14 +95,14 @@ fn a_contrast_without_pairs_or_with_too_few_says_so() {
     cut.trials.retain(|line| !(line.arm == "K" && line.step == Step::WindowEnd));
     let none = &analyse::analyse(&cut).contrasts[0];
     assert_eq!((none.pairs, none.ratio, none.ci95), (0, None, None));
-    assert!(text(&analyse::analyse(&cut), Ink::Plain).contains("one over the other: not known"));
+    assert!(text(&analyse::analyse(&cut), ColourMode::Plain).contains("one over the other: not known"));
 }
 
 /// A run in which an arm's commands end its windows of twelve seconds each.
 ///
 /// `silent`: stretches without output, as round, begin and end in tenths of a second.
-fn with_streams(silent: &[(u32, u64, u64)]) -> Recorded {
-    let mut synthetic = Synthetic::with(3, ROUNDS, vec![treatment("dumped", 1.2)]);
+fn with_streams(silent: &[(u32, u64, u64)]) -> RunData {
+    let mut synthetic = SyntheticRun::with(3, ROUNDS, vec![treatment("dumped", 1.2)]);
     synthetic.window_s = 12.0;
     let mut recorded = record(&synthetic);
     let process = Process {
@@ -197,7 +199,7 @@ fn a_pause_in_what_a_command_writes_is_dated_and_what_stood_out_beside_it_is_nam
     assert_eq!((longest[2], longest[0]), (3.0, 0.0));
     assert!((longest[3] - 0.3).abs() < 1e-9, "{longest:?}");
     assert_eq!((outcome("output_paused_s").values[2], outcome("output_paused_s").values[3]), (3.0, 0.0));
-    let shown = text(&run, Ink::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = text(&run, ColourMode::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         shown.contains("1 pause of a second or more in what its commands write, 3.0 s in all"),
         "{shown}"
@@ -230,15 +232,15 @@ fn a_command_that_lasts_may_be_silent_for_as_long_as_it_likes() {
 fn trading(rounds: u32, pareto: Pareto) -> ParetoResult {
     let with = |name, cost, bytes| SyntheticArm { caught: Some((1.0, bytes)), ..treatment(name, cost) };
     let arms = vec![with("cheap", 1.05, 4_000.0), with("small", 1.3, 1_000.0), with("bad", 1.7, 5_000.0)];
-    let mut recorded = record(&Synthetic::with(9, rounds, arms));
+    let mut recorded = record(&SyntheticRun::with(9, rounds, arms));
     recorded.plan.pareto = Some(pareto);
     let run = analyse::analyse(&recorded);
     let pareto = run.pareto.clone().unwrap();
     assert_eq!(run.advice.first(), Some(&pareto.text));
     assert!(
-        text(&run, Ink::Plain).replace("\n    ", " ").contains(&pareto.text),
+        text(&run, ColourMode::Plain).replace("\n    ", " ").contains(&pareto.text),
         "{}",
-        text(&run, Ink::Plain)
+        text(&run, ColourMode::Plain)
     );
     pareto
 }
@@ -301,7 +303,7 @@ fn the_advised_arm_keeps_the_limits_by_its_interval_and_without_one_nothing_is_a
 fn an_arm_that_breaks_a_limit_takes_no_advice_from_one_that_keeps_it() {
     let with = |name, cost, bytes| SyntheticArm { caught: Some((1.0, bytes)), ..treatment(name, cost) };
     let arms = vec![with("near", 1.05, 4_000.0), with("less", 1.055, 1_000.0)];
-    let mut recorded = record(&Synthetic::with(9, ROUNDS, arms));
+    let mut recorded = record(&SyntheticRun::with(9, ROUNDS, arms));
     let mut found = |limit: Option<f64>| {
         recorded.plan.pareto = Some(pareto("artefact_bytes_per_s", limit));
         let run = analyse::analyse(&recorded);
@@ -318,7 +320,7 @@ fn an_arm_that_breaks_a_limit_takes_no_advice_from_one_that_keeps_it() {
 
 #[test]
 fn arms_that_do_nothing_are_no_choice() {
-    let mut recorded = Synthetic::with(9, ROUNDS, vec![treatment("B", 1.1), treatment("K", 1.2)]).record();
+    let mut recorded = SyntheticRun::with(9, ROUNDS, vec![treatment("B", 1.1), treatment("K", 1.2)]).record();
     recorded.plan.pareto = Some(Pareto {
         outcomes: vec!["latency_us_mean".into(), "qps".into()],
         prefer: "qps".into(),
@@ -346,7 +348,7 @@ fn defined(source: Source, aggregate: Aggregate) -> Definition {
 
 #[test]
 fn a_share_above_a_limit_is_of_all_events() {
-    let mut recorded = record(&Synthetic::with(5, ROUNDS, vec![treatment("K", 1.6)]));
+    let mut recorded = record(&SyntheticRun::with(5, ROUNDS, vec![treatment("K", 1.6)]));
     let limit_us = 20_000;
     recorded.plan.outcomes.push(defined(Source::Latency, Aggregate::Above(f64::from(limit_us))));
     let run = analyse::analyse(&recorded);
@@ -370,7 +372,7 @@ fn a_share_above_a_limit_is_of_all_events() {
 
 #[test]
 fn a_column_has_recovered_once_it_is_as_usual_under_the_other_arm() {
-    let mut synthetic = Synthetic::with(5, ROUNDS, vec![treatment("K", 1.1)]);
+    let mut synthetic = SyntheticRun::with(5, ROUNDS, vec![treatment("K", 1.1)]);
     (synthetic.gap_s, synthetic.window_s) = (4.0, 4.0);
     let mut recorded = record(&synthetic);
     let source = Source::Server { column: "Innodb_history_list_length".into() };
@@ -401,7 +403,7 @@ fn a_column_has_recovered_once_it_is_as_usual_under_the_other_arm() {
 
 #[test]
 fn packets_that_got_lost_and_how_far_a_ladder_holds_are_told_in_every_form() {
-    let mut run = analyse::analyse(&record(&Synthetic::with(3, ROUNDS, vec![treatment("B", 1.1)])));
+    let mut run = analyse::analyse(&record(&SyntheticRun::with(3, ROUNDS, vec![treatment("B", 1.1)])));
     let stage = |name: &str, packets, lost: Option<u64>, counted: Option<u64>| LedgerStage {
         name: name.into(),
         packets,
@@ -443,7 +445,7 @@ fn packets_that_got_lost_and_how_far_a_ladder_holds_are_told_in_every_form() {
         open: 1,
     };
     run.limits = vec![limit];
-    for told in [text(&run, Ink::Plain), markdown(&run)] {
+    for told in [text(&run, ColourMode::Plain), markdown(&run)] {
         let words = told.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "");
         for expected in [
             "10,000 sent, 100 (1.000%) lost before seen, 60 of them by no counter's word, 200 (2.000%) lost before \

@@ -1,19 +1,19 @@
 //! Tests that an outcome is computed by its definition and shown in every report.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use serde::Deserialize;
 use toll_analysis as analyse;
-use toll_analysis::Recorded;
+use toll_analysis::RunData;
 use toll_record::*;
 use toll_report::bound::Bound;
-use toll_report::text::{Ink, text};
+use toll_report::text::{ColourMode, text};
 use toll_report::{html, json, markdown};
 
 const ROUNDS: u32 = 8;
 
 #[derive(Deserialize)]
-struct Written {
+struct WrittenOutcome {
     #[serde(deserialize_with = "toll_record::catalogue::definitions")]
     outcome: Vec<Definition>,
 }
@@ -23,18 +23,18 @@ fn defined(name: &str, source: &str, aggregate: &str, rest: &str) -> Definition 
         "[[outcome]]\nname = \"{name}\"\ntitle = \"the {name}\"\nunit = \"units\"\nhigher_is_better = false\n\
          source = {{ {source} }}\naggregate = {aggregate}\n{rest}\n"
     );
-    let written: Written = toml::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let written: WrittenOutcome = toml::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
     written.outcome.into_iter().next().expect("one was written")
 }
 
 /// Windows of three seconds: the baseline, its twin, a capture, and another way of capturing.
-fn a_record() -> Recorded {
+fn a_record() -> RunData {
     let mut arms = SyntheticArm::usual();
     arms.retain(|arm| ["B", "K", "none-2"].contains(&arm.name));
-    Synthetic::with(6, ROUNDS, arms).record()
+    SyntheticRun::with(6, ROUNDS, arms).record()
 }
 
-fn window(recorded: &Recorded, arm: &str, round: u32) -> (u64, u64) {
+fn window(recorded: &RunData, arm: &str, round: u32) -> (u64, u64) {
     let edge = |step| {
         let of = |l: &&TrialLine| l.arm == arm && l.round == round && l.step == step;
         recorded.trials.iter().find(of).expect("the arm has this round").mono_us
@@ -45,7 +45,7 @@ fn window(recorded: &Recorded, arm: &str, round: u32) -> (u64, u64) {
 /// Ten host samples a second in each window: 1, 2, ... 30, but more in those of B.
 ///
 /// The sample that ends at a window's begin describes the time before.
-fn with_queues(mut recorded: Recorded) -> Recorded {
+fn with_queues(mut recorded: RunData) -> RunData {
     recorded.hosts.clear();
     for name in ["none", "none-2", "B", "K"] {
         for round in 0..ROUNDS {
@@ -63,7 +63,7 @@ fn with_queues(mut recorded: Recorded) -> Recorded {
     recorded
 }
 
-fn measured(recorded: &Recorded, outcomes: Vec<Definition>) -> RunResult {
+fn analyse_outcomes(recorded: &RunData, outcomes: Vec<Definition>) -> RunResult {
     let mut recorded = recorded.clone();
     recorded.plan.outcomes.extend(outcomes);
     analyse::analyse(&recorded)
@@ -86,7 +86,7 @@ fn every_aggregate_is_what_its_name_says() {
         ("{ quantile = 0.99 }", Some(30.0)),
         ("\"per-query\"", None),
     ] {
-        let run = measured(&recorded, vec![defined("queue", QUEUE, aggregate, DIFFERENCE)]);
+        let run = analyse_outcomes(&recorded, vec![defined("queue", QUEUE, aggregate, DIFFERENCE)]);
         let values = &arm(&run, "none").outcomes["queue"].values;
         match of_the_first {
             Some(want) => assert!((values[0] - want).abs() < 1e-9, "{aggregate}: {values:?}"),
@@ -134,7 +134,7 @@ fn every_source_is_read() {
         recorded.servers.push(ServerSample { mono_us: end - 1_000_000, server: 0, values });
     }
     let of = |source: &str, aggregate: &str| {
-        let run = measured(&recorded, vec![defined("it", source, aggregate, DIFFERENCE)]);
+        let run = analyse_outcomes(&recorded, vec![defined("it", source, aggregate, DIFFERENCE)]);
         arm(&run, "B").outcomes.get("it").map(|outcome| outcome.mean)
     };
     let processes = |column: &str| format!("from = \"processes\", column = \"{column}\"");
@@ -177,7 +177,7 @@ fn differences_have_intervals_and_verdicts_in_their_own_unit() {
     let of = |rest: &str, up: bool| {
         let mut outcome = defined("queue", QUEUE, "\"mean\"", rest);
         outcome.higher_is_better = up;
-        measured(&recorded, vec![outcome])
+        analyse_outcomes(&recorded, vec![outcome])
     };
     let run = of(DIFFERENCE, false);
     let queue = |run: &RunResult, name: &str| arm(run, name).outcomes["queue"].clone();
@@ -244,7 +244,7 @@ fn a_run_may_be_judged_by_a_difference() {
     let mde = run.mde.as_ref().unwrap();
     assert!(mde.achieved_pct.is_none() && mde.achieved.is_some(), "{mde:?}");
     assert!(run.answer.contains("The queue") && run.answer.contains(" units ["), "{}", run.answer);
-    let shown = text(&run, Ink::Plain);
+    let shown = text(&run, ColourMode::Plain);
     assert!(shown.contains("\"no effect\" is within ±0.50 units."), "{shown}");
     assert!(shown.contains("the baseline again: queue +0.00 units [+0.00, +0.00]"), "{shown}");
 }
@@ -271,7 +271,7 @@ fn a_scenarios_own_outcome_reaches_every_form() {
     recorded.plan.panels = scenario.panels.unwrap();
     let run = analyse::analyse(&recorded);
 
-    let shown = text(&run, Ink::Plain);
+    let shown = text(&run, ColourMode::Plain);
     let row = |shown: &str, begin: &str| shown.lines().find(|l| l.starts_with(begin)).unwrap().to_owned();
     let heads: Vec<_> = row(&shown, "arm ").split("  ").map(str::trim).map(String::from).collect();
     let heads: Vec<_> = heads.into_iter().filter(|head| !head.is_empty()).collect();
@@ -295,7 +295,7 @@ fn a_scenarios_own_outcome_reaches_every_form() {
 
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
-    Synthetic::with(6, ROUNDS, Vec::new()).write(&root).unwrap();
+    SyntheticRun::with(6, ROUNDS, Vec::new()).write(&root).unwrap();
     let page = html::html(&[RunDir::open(&root).unwrap()], &[run]).unwrap();
     assert!(page.contains("\"title\":\"disk queue, mean\""));
 }
@@ -306,8 +306,8 @@ fn kinds_that_a_newer_toll_wrote_are_passed_over_and_counted() {
     let root = dir.path().join("run");
     let mut arms = SyntheticArm::usual();
     arms.retain(|arm| arm.name == "B");
-    Synthetic::with(6, ROUNDS, arms).write(&root).unwrap();
-    let before = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    SyntheticRun::with(6, ROUNDS, arms).write(&root).unwrap();
+    let before = analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap();
     super::expand_series(&root);
     let samples = root.join("samples.ndjson");
     let known = std::fs::read_to_string(&samples).unwrap();
@@ -318,7 +318,7 @@ fn kinds_that_a_newer_toll_wrote_are_passed_over_and_counted() {
         let newer = std::fs::read_to_string(&path).unwrap().replace("\"pcap\"", "\"pcap-ng-zstd\"");
         std::fs::write(&path, newer).unwrap();
     }
-    let run = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    let run = analyse::analyse_run_dir(&RunDir::open(&root).unwrap()).unwrap();
     let said = run.warnings.iter().find(|w| w.code == "unknown-samples").unwrap();
     assert_eq!(said.text, "2 lines of samples.ndjson are of a kind that this toll does not know");
     assert_eq!(arm(&run, "B").artefact.as_ref().unwrap().kind, ArtefactKind::Unknown);

@@ -1,8 +1,8 @@
 //! Tests of percentiles from short windows, and from windows without a histogram.
 
-use super::analysis::warned;
+use super::analysis::warning_codes;
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
 use toll_record::*;
 
@@ -11,7 +11,7 @@ use toll_record::*;
 fn a_p99_of_short_windows_is_of_blocks_of_rounds() {
     let p99 = |rounds| {
         let arms = vec![SyntheticArm::new("B", Role::Treatment, 1.12)];
-        let mut host = Synthetic::with(11, rounds, arms);
+        let mut host = SyntheticRun::with(11, rounds, arms);
         (host.window_s, host.qps) = (0.5, 16_000.0);
         let run = analyse::analyse(&host.record());
         (arm(&run, "B").outcomes.get("latency_us_p99").cloned(), arm(&run, "B").notes.clone())
@@ -38,7 +38,7 @@ fn a_p99_of_short_windows_is_of_blocks_of_rounds() {
 
 #[test]
 fn a_window_without_a_distribution_takes_no_percentile_from_the_others() {
-    let mut host = Synthetic::with(11, 60, vec![SyntheticArm::new("B", Role::Treatment, 1.12)]);
+    let mut host = SyntheticRun::with(11, 60, vec![SyntheticArm::new("B", Role::Treatment, 1.12)]);
     (host.window_s, host.qps) = (0.5, 16_000.0);
     let mut recorded = host.record();
     let lost = |arm: &str, round: u32| {
@@ -51,5 +51,5 @@ fn a_window_without_a_distribution_takes_no_percentile_from_the_others() {
     let found = &arm(&run, "B").outcomes["latency_us_p99"];
     assert!(found.method.starts_with("bootstrap-bca of ") && found.ci95_pct.is_some(), "{found:?}");
     assert!(arm(&run, "none").outcomes.contains_key("latency_us_p99"));
-    assert!(warned(&run).contains(&"latency-missing"), "{:?}", warned(&run));
+    assert!(warning_codes(&run).contains(&"latency-missing"), "{:?}", warning_codes(&run));
 }

@@ -1,17 +1,17 @@
 //! Tests of a run's reports for people, programs and shells.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use std::path::Path;
 use std::process::{Command, Output};
 use toll_analysis as analyse;
 use toll_record::{Role, RunResult, Step};
 use toll_report::bound::Bound;
-use toll_report::text::{Ink, text};
+use toll_report::text::{ColourMode, text};
 use toll_report::{json, markdown};
 
 fn a_run() -> RunResult {
-    analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record())
+    analyse::analyse(&SyntheticRun::with(11, 12, SyntheticArm::usual()).record())
 }
 
 /// Compares with `tests/runs/expected/NAME`, or writes it when `TOLL_BLESS` is set.
@@ -33,7 +33,7 @@ fn toll(arguments: &[&str]) -> Output {
 
 #[test]
 fn the_terminal_report_is_as_expected_and_fits() {
-    let text = text(&a_run(), Ink::Plain);
+    let text = text(&a_run(), ColourMode::Plain);
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     check("report.txt", &text);
 }
@@ -45,8 +45,8 @@ fn the_markdown_report_is_as_expected() {
 
 #[test]
 fn one_round_reads_as_one_round() {
-    let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
-    check("one-round.txt", &text(&run, Ink::Plain));
+    let run = analyse::analyse(&SyntheticRun::with(2, 1, SyntheticArm::usual()).record());
+    check("one-round.txt", &text(&run, ColourMode::Plain));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_control_that_missed_its_mark_stands_in_the_answer() {
     let mut run = a_run();
     assert!(!run.answer.contains("missed"), "{}", run.answer);
     let missed = |wanted: &[&str]| {
-        let mut recorded = Synthetic::with(11, 12, SyntheticArm::usual()).record();
+        let mut recorded = SyntheticRun::with(11, 12, SyntheticArm::usual()).record();
         let of_wanted: Vec<u32> =
             recorded.trials.iter().filter(|l| wanted.contains(&l.arm.as_str())).map(|l| l.trial).collect();
         let edge = |trial: u32, wanted: Step| {
@@ -76,17 +76,17 @@ fn a_control_that_missed_its_mark_stands_in_the_answer() {
     run = missed(&["none-2", "sleep", "burn"]);
     let says = "; but the controls none-2, sleep and burn missed their marks (see Trust).";
     assert!(run.answer.ends_with(says), "{}", run.answer);
-    assert!(markdown::markdown(&run).contains(says) && text(&run, Ink::Plain).contains("(see Trust)"));
+    assert!(markdown::markdown(&run).contains(says) && text(&run, ColourMode::Plain).contains("(see Trust)"));
 }
 
 #[test]
 fn trust_says_what_there_was() {
-    let mut host = Synthetic::with(2, 1, vec![SyntheticArm::new("B", Role::Treatment, 1.1)]);
+    let mut host = SyntheticRun::with(2, 1, vec![SyntheticArm::new("B", Role::Treatment, 1.1)]);
     host.window_s = 2.0;
     let mut run = analyse::analyse(&host.record());
     run.workload.tables = 1;
     let says = |run: &RunResult, what: &str| {
-        let text = text(run, Ink::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = text(run, ColourMode::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(what), "{what}: {text}");
     };
     says(&run, "control none in this run: add a placebo and a positive control");
@@ -103,7 +103,7 @@ fn trust_says_what_there_was() {
 #[test]
 fn colours_change_no_word() {
     let run = a_run();
-    let coloured = text(&run, Ink::Ansi);
+    let coloured = text(&run, ColourMode::Ansi);
     let mut bare = String::new();
     let mut rest = coloured.as_str();
     while let Some((before, after)) = rest.split_once("\x1b[") {
@@ -113,7 +113,7 @@ fn colours_change_no_word() {
     bare.push_str(rest);
     assert_ne!(coloured, bare);
     let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
-    assert_eq!(words(&bare), words(&text(&run, Ink::Plain)));
+    assert_eq!(words(&bare), words(&text(&run, ColourMode::Plain)));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn bounds_fail_only_tolls_that_are_told_from_zero() {
 
 #[test]
 fn a_bound_on_a_percentile_says_what_too_few_events_lack() {
-    let one_round = analyse::analyse(&Synthetic::with(11, 1, SyntheticArm::usual()).record());
+    let one_round = analyse::analyse(&SyntheticRun::with(11, 1, SyntheticArm::usual()).record());
     let bound: Bound = "B.latency_us_p999>5%".parse().unwrap();
     let error = bound.judge(&one_round).unwrap_err().to_string();
     assert!(error.contains("needs 10000 events") && error.contains("lengthen --window"), "{error}");
@@ -210,9 +210,9 @@ fn a_bound_on_a_percentile_says_what_too_few_events_lack() {
 fn the_verb_reads_a_run_anew_and_its_exit_code_keeps_bounds() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
-    Synthetic::with(8, 8, SyntheticArm::usual()).write(&root).unwrap();
+    SyntheticRun::with(8, 8, SyntheticArm::usual()).write(&root).unwrap();
     let run = root.to_str().unwrap();
-    let result = analyse::run(&toll_record::RunDir::open(&root).unwrap()).unwrap();
+    let result = analyse::analyse_run_dir(&toll_record::RunDir::open(&root).unwrap()).unwrap();
 
     let json = toll(&["report", run, "--format", "json"]);
     assert!(json.status.success());

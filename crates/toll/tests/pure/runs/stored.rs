@@ -1,6 +1,6 @@
 //! Tests that every form of a report shows the same analysis, whatever an earlier one stored in the run.
 
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use std::path::Path;
 use std::process::Command;
 use toll_analysis as analyse;
@@ -17,8 +17,8 @@ fn report(run: &Path, format: &str) -> Vec<u8> {
 fn a_changed_result_in_a_run_changes_no_report() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    Synthetic::with(8, 8, SyntheticArm::usual()).write(&run).unwrap();
-    let mut result = analyse::run(&RunDir::open(&run).unwrap()).unwrap();
+    SyntheticRun::with(8, 8, SyntheticArm::usual()).write(&run).unwrap();
+    let mut result = analyse::analyse_run_dir(&RunDir::open(&run).unwrap()).unwrap();
     write_json(&run, "result.json", &result).unwrap();
     let formats = ["text", "json", "md", "html"];
     let before = formats.map(|format| report(&run, format));

@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll_analysis::Recorded;
+use toll_analysis::RunData;
 use toll_record::catalogue::CATALOGUE;
 use toll_record::*;
 use toll_stats::SeededRng;
@@ -82,7 +82,7 @@ impl SyntheticArm {
 }
 
 #[derive(Debug, Clone)]
-pub struct Synthetic {
+pub struct SyntheticRun {
     pub seed: u64,
     pub rounds: u32,
     pub window_s: f64,
@@ -98,12 +98,12 @@ pub struct Synthetic {
     pub arms: Vec<SyntheticArm>,
 }
 
-impl Synthetic {
+impl SyntheticRun {
     /// The baseline and `arms` on a host as noisy as a 2-core virtual machine.
     pub fn with(seed: u64, rounds: u32, arms: Vec<SyntheticArm>) -> Self {
         let mut all = vec![SyntheticArm::new("none", Role::Baseline, 1.0)];
         all.extend(arms);
-        Synthetic {
+        SyntheticRun {
             seed,
             rounds,
             window_s: 3.0,
@@ -222,8 +222,8 @@ impl Synthetic {
     }
 
     /// The whole run in memory.
-    pub fn record(&self) -> Recorded {
-        let mut host = Clockwork::new(self);
+    pub fn record(&self) -> RunData {
+        let mut host = RunSimulator::new(self);
         let plan = self.plan();
         let mut trial = 0;
         for (round, order) in plan.order.iter().enumerate() {
@@ -233,12 +233,12 @@ impl Synthetic {
                 trial += 1;
             }
         }
-        let mut recorded = Recorded::of(plan);
+        let mut recorded = RunData::without_samples(plan);
         recorded.host = Some(Self::host());
         recorded.trials = host.trials;
         recorded.artefacts = host.artefacts;
         recorded.latencies = host.latencies;
-        recorded.take(host.samples);
+        recorded.add_samples(host.samples);
         recorded
     }
 
@@ -271,8 +271,8 @@ impl Synthetic {
 }
 
 /// State of the host, advanced bin by bin.
-struct Clockwork<'a> {
-    of: &'a Synthetic,
+struct RunSimulator<'a> {
+    of: &'a SyntheticRun,
     draws: SeededRng,
     now_us: u64,
     /// Time at which the arm was switched on.
@@ -289,11 +289,11 @@ struct Clockwork<'a> {
     written: f64,
 }
 
-impl<'a> Clockwork<'a> {
-    fn new(of: &'a Synthetic) -> Self {
+impl<'a> RunSimulator<'a> {
+    fn new(of: &'a SyntheticRun) -> Self {
         let mut draws = SeededRng::new(of.seed, 1_000);
         let phase = draws.next_fraction() * std::f64::consts::TAU;
-        Clockwork {
+        RunSimulator {
             of,
             draws,
             now_us: 1_000_000_000,

@@ -1,8 +1,8 @@
 //! Tests of a run's figures over time: an arm's first seconds, the run's length, other hours and days.
 
-use super::analysis::warned;
+use super::analysis::warning_codes;
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
 use toll_record::*;
 
@@ -12,7 +12,7 @@ fn a_toll_that_grows_after_the_short_windows_is_told_and_drawn() {
     log.later = Some((2.0, 1.10));
     let flat = SyntheticArm::new("flat", Role::Treatment, 1.15);
     let arms = vec![log, flat, SyntheticArm::new("none-2", Role::Aa, 1.0)];
-    let mut host = Synthetic::with(5, 40, arms);
+    let mut host = SyntheticRun::with(5, 40, arms);
     (host.window_s, host.long) = (0.5, Some((4, 4.0)));
     let run = analyse::analyse(&host.record());
     let told: Vec<_> = run.warnings.iter().filter(|w| w.code == "window-on-slope").collect();
@@ -30,12 +30,12 @@ fn a_toll_that_grows_after_the_short_windows_is_told_and_drawn() {
     // Windows of one length cannot say what comes after them.
     host.long = None;
     let run = analyse::analyse(&host.record());
-    assert!(!warned(&run).contains(&"window-on-slope"), "{:#?}", run.warnings);
+    assert!(!warning_codes(&run).contains(&"window-on-slope"), "{:#?}", run.warnings);
 }
 
 #[test]
 fn the_width_of_intervals_is_drawn_by_time_and_ends_as_reported() {
-    let run = analyse::analyse(&Synthetic::with(11, 30, SyntheticArm::usual()).record());
+    let run = analyse::analyse(&SyntheticRun::with(11, 30, SyntheticArm::usual()).record());
     let chart = run.charts.iter().find(|chart| chart.id == "precision").unwrap();
     let [so_far, then] = &chart.series[..] else { panic!("{:?}", chart.series) };
     let half = |name: &str| {
@@ -54,9 +54,9 @@ fn the_width_of_intervals_is_drawn_by_time_and_ends_as_reported() {
 fn like_runs_are_pooled_with_the_spread_between_them_and_unlike_ones_are_not() {
     let arms =
         || vec![SyntheticArm::new("B", Role::Treatment, 1.12), SyntheticArm::new("none-2", Role::Aa, 1.0)];
-    let run = |seed| analyse::analyse(&Synthetic::with(seed, 10, arms()).record());
+    let run = |seed| analyse::analyse(&SyntheticRun::with(seed, 10, arms()).record());
     let mut runs = vec![run(1), run(2), run(3)];
-    let pooled = analyse::pool(&runs).unwrap();
+    let pooled = analyse::pool_runs(&runs).unwrap();
     let b = pooled.arms.iter().find(|arm| arm.name == "B").unwrap();
     let truth = 100.0 * (1.0 / 1.12 - 1.0);
     assert!(b.ci95_pct[0] < truth && truth < b.ci95_pct[1], "{b:?}");
@@ -72,18 +72,18 @@ fn like_runs_are_pooled_with_the_spread_between_them_and_unlike_ones_are_not() {
             runs[i].arms.iter_mut().find(|arm| arm.name == "B").unwrap().outcomes.get_mut("qps").unwrap();
         outcome.toll_pct = outcome.toll_pct.map(|pct| pct * times);
     }
-    let b = &analyse::pool(&runs).unwrap().arms[0];
+    let b = &analyse::pool_runs(&runs).unwrap().arms[0];
     assert!(b.ci95_pct[1] - b.ci95_pct[0] > 2.0 * narrow && b.between_pct > 1.0, "{b:?}, {narrow}");
     runs[2].host.label = "another".into();
-    assert_eq!(analyse::pool(&runs).unwrap_err(), "they differ in host");
-    assert!(analyse::pool(&runs[..1]).is_err());
+    assert_eq!(analyse::pool_runs(&runs).unwrap_err(), "they differ in host");
+    assert!(analyse::pool_runs(&runs[..1]).is_err());
 }
 
 #[test]
 fn the_parts_of_a_run_that_was_spread_over_hours_are_taken_together() {
     let arms =
         vec![SyntheticArm::new("B", Role::Treatment, 1.12), SyntheticArm::new("none-2", Role::Aa, 1.0)];
-    let mut recorded = Synthetic::with(1, 24, arms).record();
+    let mut recorded = SyntheticRun::with(1, 24, arms).record();
     assert!(analyse::analyse(&recorded).parts.is_none());
     recorded.plan.spread = Some(Spread { over_s: 9_000.0, begins: vec![8, 16] });
     let run = analyse::analyse(&recorded);
@@ -96,6 +96,6 @@ fn the_parts_of_a_run_that_was_spread_over_hours_are_taken_together() {
     let whole = arm(&run, "B").outcomes["qps"].toll_pct.unwrap();
     let tolls: Vec<f64> = b.tolls_pct.iter().flatten().copied().collect();
     assert!(tolls.iter().any(|toll| *toll <= whole) && tolls.iter().any(|toll| *toll >= whole), "{tolls:?}");
-    let text = toll_report::text::text(&run, toll_report::text::Ink::Plain);
+    let text = toll_report::text::text(&run, toll_report::text::ColourMode::Plain);
     assert!(text.contains("Pooled over 3 parts of this run"), "{text}");
 }

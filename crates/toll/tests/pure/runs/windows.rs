@@ -1,16 +1,16 @@
 //! Tests of each outcome's source windows, and of the completeness of a run with a time limit.
 
 use super::arm;
-use super::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
-use toll_analysis::Recorded;
+use toll_analysis::RunData;
 use toll_record::{Cut, Long, Role, RunResult, Sample, Spread, Step};
-use toll_report::text::{Ink, text};
+use toll_report::text::{ColourMode, text};
 
 const ROUNDS: u32 = 12;
 
-fn recorded() -> Recorded {
-    Synthetic::with(5, ROUNDS, vec![SyntheticArm::new("B", Role::Treatment, 1.2)]).record()
+fn recorded() -> RunData {
+    SyntheticRun::with(5, ROUNDS, vec![SyntheticArm::new("B", Role::Treatment, 1.2)]).record()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn what_needs_length_is_told_from_long_windows_alone_and_all_else_from_all() {
     assert!(arm(&run, "B").outcomes.contains_key("stall_s"));
     let long = run.long.clone().unwrap();
     assert_eq!((long.rounds_done, long.window_s), (7, 3.0));
-    let said = text(&run, Ink::Plain);
+    let said = text(&run, ColourMode::Plain);
     let line = "From the 7 rounds with windows of 3.0 s: stalled; all else from all 12 rounds, most of them of 1.0 s.";
     assert!(said.contains(line), "{said}");
     assert!(said.contains("windows of 1.0 s, 7 of 12 rounds with 3.0 s"), "{said}");
@@ -38,11 +38,11 @@ fn what_needs_length_is_told_from_long_windows_alone_and_all_else_from_all() {
 fn without_long_windows_every_outcome_is_told_from_all() {
     let run = analyse::analyse(&recorded());
     assert_eq!(arm(&run, "B").outcomes["stall_s"].values.len(), ROUNDS as usize);
-    assert!(run.long.is_none() && !text(&run, Ink::Plain).contains("From the"));
+    assert!(run.long.is_none() && !text(&run, ColourMode::Plain).contains("From the"));
 }
 
 /// Seconds from the first step to the last.
-fn took_s(recorded: &Recorded) -> f64 {
+fn took_s(recorded: &RunData) -> f64 {
     let lines = || recorded.trials.iter().map(|line| line.mono_us);
     let (first, last) = (lines().min().expect("steps"), lines().max().expect("steps"));
     (last - first) as f64 / 1e6
@@ -54,7 +54,7 @@ fn a_run_that_ended_because_its_time_was_up_is_whole_and_one_that_was_cut_is_not
     let took_s = took_s(&recorded);
     let round_s = took_s / f64::from(ROUNDS);
     recorded.plan.rounds = 20;
-    let whole = |recorded: &Recorded| {
+    let whole = |recorded: &RunData| {
         let run = analyse::analyse(recorded);
         (run.complete, run.rounds_done, run.rounds_planned)
     };
@@ -73,7 +73,7 @@ fn a_run_that_ended_because_its_time_was_up_is_whole_and_one_that_was_cut_is_not
 }
 
 /// Twelve rounds in three parts, with a time limit that ends after them.
-fn in_parts() -> Recorded {
+fn in_parts() -> RunData {
     let mut recorded = recorded();
     let took_s = took_s(&recorded);
     recorded.plan.time_s = Some(took_s + 0.5 * took_s / f64::from(ROUNDS));
@@ -113,10 +113,10 @@ fn a_run_that_could_not_go_on_says_why_in_its_report() {
     let end_us = recorded.trials.iter().filter(|line| line.round < 3).map(|line| line.mono_us).max().unwrap();
     recorded.trials.retain(|line| line.mono_us <= end_us);
     let reason = "the disk of /runs/a is nearly full";
-    recorded.take(vec![Sample::Cut(Cut { mono_us: end_us + 500_000, reason: reason.into() })]);
+    recorded.add_samples(vec![Sample::Cut(Cut { mono_us: end_us + 500_000, reason: reason.into() })]);
     let run = analyse::analyse(&recorded);
     assert!(!run.complete);
-    let shown = text(&run, Ink::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = text(&run, ColourMode::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         shown.contains(&format!("3 of 12 rounds are whole; the run ended early: {reason}; missing:")),
         "{shown}"

@@ -1,14 +1,14 @@
 //! Tests that a server can be restored from its backup under failures of server, dump, store and toll.
 
-mod broken;
-mod round;
-mod silent;
+mod failures;
+mod round_trip;
+mod silent_failures;
 mod system_kills;
 mod system_mysql;
 mod system_proxy;
 mod system_s3;
 
-use crate::lab::{HUNG, Lab, Server, said};
+use crate::lab::{ForeignServer, HANG_TIMEOUT, Lab, output_text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -54,7 +54,7 @@ pub fn fill(rows: u32, mut run: impl FnMut(&str)) {
 }
 
 /// Checksums of all base tables, and the definitions of all other objects, as the server reports them.
-pub fn told_by(mut rows: impl FnMut(&str) -> Vec<Vec<Option<String>>>) -> Vec<String> {
+pub fn checksums(mut rows: impl FnMut(&str) -> Vec<Vec<Option<String>>>) -> Vec<String> {
     let own = "table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
     let tables = rows(&format!(
         "SELECT table_schema, table_name FROM information_schema.tables \
@@ -82,18 +82,18 @@ pub fn rows_of(target: &toll_mysql::Target) -> impl FnMut(&str) -> Vec<Vec<Optio
     move |sql| connection.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).rows
 }
 
-pub fn target(server: &Server) -> toll_mysql::Target {
+pub fn target(server: &ForeignServer) -> toll_mysql::Target {
     toll_mysql::Target::parse_dsn(&server.dsn()).unwrap()
 }
 
-pub fn succeeded(output: Output) -> String {
-    assert!(output.status.success(), "{}", said(&output));
-    said(&output)
+pub fn assert_success(output: Output) -> String {
+    assert!(output.status.success(), "{}", output_text(&output));
+    output_text(&output)
 }
 
 /// The `--json` output of a subcommand.
 pub fn json(output: Output) -> Value {
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -103,10 +103,10 @@ pub fn files(below: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits until a condition holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < HUNG, "never: {what}");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "never: {what}");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
@@ -120,7 +120,7 @@ pub fn whole_backups(lab: &Lab, store: &str) -> usize {
     let list = list.as_array().unwrap();
     for line in list {
         let id = line["id"].as_str().unwrap();
-        succeeded(lab.toll(&["backup", "verify", id, "--from", store, "--stored-only"]));
+        assert_success(lab.toll(&["backup", "verify", id, "--from", store, "--stored-only"]));
     }
     list.len()
 }

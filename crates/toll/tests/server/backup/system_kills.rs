@@ -1,20 +1,20 @@
 //! Tests of a backup killed at any moment: it leaves only pieces that the next backup uses.
 
-use super::{fill, json, succeeded, whole_backups};
+use super::{assert_success, fill, json, whole_backups};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
 fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on() {
     let lab = toll_testkit::lab!();
-    let source = lab.server();
+    let source = lab.start_server();
     fill(30_000, |sql| source.run(sql));
     let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
     let arguments = ["backup", "--server", &dsn, "--to", &store, "--git", &git];
     // How long one takes here, without leaving anything for those that follow.
     let begun = Instant::now();
     let (trial_store, trial_git) = (lab.path("trial"), lab.path("trial.git"));
-    succeeded(lab.toll(&["backup", "--server", &dsn, "--to", &trial_store, "--git", &trial_git]));
+    assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &trial_store, "--git", &trial_git]));
     let whole = begun.elapsed();
     let mut seed = std::process::id();
     let mut killed = 0;
@@ -29,7 +29,7 @@ fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on(
         lab.signal_if_alive(&mut child, "KILL");
         child.wait().unwrap();
         killed += u32::from(before_end);
-        succeeded(lab.toll(&["clean"]));
+        assert_success(lab.toll(&["clean"]));
         lab.assert_nothing_left();
         whole_backups(&lab, &store);
         let fsck = Command::new("git").args(["-C", &git, "fsck", "--no-dangling"]).output().unwrap();
@@ -57,13 +57,13 @@ fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on(
 #[test]
 fn a_backup_that_is_interrupted_ends_in_good_order() {
     let lab = toll_testkit::lab!();
-    let source = lab.server();
+    let source = lab.start_server();
     fill(60_000, |sql| source.run(sql));
     let (store, dsn, words) = (lab.path("store"), source.dsn(), lab.path("words"));
     for signal in ["INT", "TERM"] {
         let _ = std::fs::remove_dir_all(&store);
-        let mut child = lab.spawn_saying(&["backup", "--server", &dsn, "--to", &store], &words);
-        super::until("the dump goes on", || {
+        let mut child = lab.spawn_with_stderr(&["backup", "--server", &dsn, "--to", &store], &words);
+        super::wait_until("the dump goes on", || {
             super::files(&std::path::Path::new(&store).join("pieces")).len() > 3
         });
         lab.signal(&child, signal);

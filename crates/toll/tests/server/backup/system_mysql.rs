@@ -1,12 +1,12 @@
 //! Backup tests with MySQL, if its `mysqld` is installed (`scripts/mysqld`).
 
-use super::system_s3::{PLACE, S3, toll_at};
-use super::{fill, json, rows_of, succeeded, told_by};
-use crate::lab::{Lab, said};
+use super::system_s3::{S3, STORE_URL, toll_at};
+use super::{assert_success, checksums, fill, json, rows_of};
+use crate::lab::{Lab, output_text};
 
 /// A private server of toll's own, with the option file that leads to it.
 fn start(lab: &Lab, mysqld: &str) -> String {
-    succeeded(lab.toll(&["server", "start", "--server-bin", mysqld]));
+    assert_success(lab.toll(&["server", "start", "--server-bin", mysqld]));
     let running = json(lab.toll(&["server", "status", "--json"]));
     running["defaults_file"].as_str().unwrap().to_owned()
 }
@@ -14,7 +14,7 @@ fn start(lab: &Lab, mysqld: &str) -> String {
 /// Debian's is MariaDB's under another name.
 fn is_of_mysql(program: &str) -> bool {
     let output = std::process::Command::new(program).arg("--version").output();
-    output.is_ok_and(|output| !said(&output).contains("MariaDB"))
+    output.is_ok_and(|output| !output_text(&output).contains("MariaDB"))
 }
 
 #[test]
@@ -30,11 +30,11 @@ fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_so
     fill(3000, |sql| drop(rows(sql)));
     if !is_of_mysql("mysqldump") {
         let refused = lab.toll(&["backup", "--server", &source, "--to", &lab.path("never")]);
-        assert!(said(&refused).contains("shop.orders.length"), "{}", said(&refused));
+        assert!(output_text(&refused).contains("shop.orders.length"), "{}", output_text(&refused));
         assert!(!std::path::Path::new(&lab.path("never")).exists());
         rows("ALTER TABLE shop.orders DROP COLUMN length");
     }
-    let expected = told_by(&mut rows);
+    let expected = checksums(&mut rows);
     let (store, git) = (lab.path("store"), lab.path("repo.git"));
     let take = || json(lab.toll(&["backup", "--server", &source, "--to", &store, "--git", &git, "--json"]));
     let taken = take();
@@ -47,16 +47,16 @@ fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_so
     };
     let mut places = vec![["--from", &store], ["--git", &git]];
     if s3.is_some() {
-        succeeded(toll(&["backup", "--server", &source, "--to", PLACE]));
-        places.push(["--from", PLACE]);
+        assert_success(toll(&["backup", "--server", &source, "--to", STORE_URL]));
+        places.push(["--from", STORE_URL]);
     }
     for from in places {
         let other = toll_testkit::lab!();
         let onto = start(&other, &mysqld);
-        succeeded(toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
+        assert_success(toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
         let restored = toll_mysql::Target::from_defaults_file(&onto).unwrap();
-        assert_eq!(told_by(rows_of(&restored)), expected, "{from:?}");
-        succeeded(other.toll(&["server", "stop"]));
+        assert_eq!(checksums(rows_of(&restored)), expected, "{from:?}");
+        assert_success(other.toll(&["server", "stop"]));
     }
     let verified = json(lab.toll(&["backup", "verify", "--from", &store, "--server-bin", &mysqld, "--json"]));
     assert_eq!(
@@ -64,6 +64,6 @@ fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_so
         (&serde_json::json!([]), &true.into()),
         "{verified}"
     );
-    succeeded(lab.toll(&["server", "stop"]));
+    assert_success(lab.toll(&["server", "stop"]));
     lab.assert_nothing_left();
 }

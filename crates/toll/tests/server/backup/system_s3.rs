@@ -1,8 +1,8 @@
 //! Tests with buckets of real S3 servers, and with a store that fails.
 
 use super::system_proxy::{Fault, Proxy};
-use super::{fill, json, rows_of, succeeded, target, told_by, until};
-use crate::lab::{HUNG, Lab, Server, said};
+use super::{assert_success, checksums, fill, json, rows_of, target, wait_until};
+use crate::lab::{ForeignServer, HANG_TIMEOUT, Lab, output_text};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl S3 {
         let child =
             command.args(arguments(port)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let s3 = Self { child, port };
-        until("the store answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        wait_until("the store answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         s3
     }
 }
@@ -76,19 +76,20 @@ pub fn toll_at(lab: &Lab, port: u16, arguments: &[&str]) -> Output {
     lab.toll_with(&[&KEYS[..], &[("AWS_ENDPOINT_URL", endpoint.as_str())]].concat(), arguments)
 }
 
-fn source(rows: u32) -> (Lab, Server) {
+fn source(rows: u32) -> (Lab, ForeignServer) {
     let lab = toll_testkit::lab!();
-    let source = lab.server();
+    let source = lab.start_server();
     fill(rows, |sql| source.run(sql));
     (lab, source)
 }
 
-pub const PLACE: &str = "s3://bucket/some/prefix";
+pub const STORE_URL: &str = "s3://bucket/some/prefix";
 
-fn comes_back_from(s3: &S3, lab: &Lab, source: &Server) {
+fn comes_back_from(s3: &S3, lab: &Lab, source: &ForeignServer) {
     let dsn = source.dsn();
-    let take =
-        || json(toll_at(lab, s3.port, &["backup", "--server", &dsn, "--to", PLACE, "--keep", "2", "--json"]));
+    let take = || {
+        json(toll_at(lab, s3.port, &["backup", "--server", &dsn, "--to", STORE_URL, "--keep", "2", "--json"]))
+    };
     let first = take();
     assert!(first["stored"]["new_pieces"].as_u64().unwrap() > 10, "{first}");
     source.run("UPDATE shop.orders SET price = 0 WHERE id = 17");
@@ -98,11 +99,15 @@ fn comes_back_from(s3: &S3, lab: &Lab, source: &Server) {
     assert_eq!(third["stored"]["new_pieces"], 0, "{third}");
     assert_eq!(third["pruned"]["backups"].as_array().unwrap().len(), 1, "{third}");
     assert!(third["pruned"]["pieces"].as_u64().unwrap() >= 1, "{third}");
-    succeeded(toll_at(lab, s3.port, &["backup", "verify", "--stored-only", "--from", PLACE]));
+    assert_success(toll_at(lab, s3.port, &["backup", "verify", "--stored-only", "--from", STORE_URL]));
     let other = toll_testkit::lab!();
-    let restored = other.server();
-    succeeded(toll_at(lab, s3.port, &["backup", "restore", "--from", PLACE, "--server", &restored.dsn()]));
-    assert_eq!(told_by(rows_of(&target(&restored))), told_by(rows_of(&target(source))));
+    let restored = other.start_server();
+    assert_success(toll_at(
+        lab,
+        s3.port,
+        &["backup", "restore", "--from", STORE_URL, "--server", &restored.dsn()],
+    ));
+    assert_eq!(checksums(rows_of(&target(&restored))), checksums(rows_of(&target(source))));
     lab.assert_nothing_left();
 }
 
@@ -136,10 +141,10 @@ fn a_store_that_fails_now_and_then_only_takes_longer() {
         _ => Fault::None,
     });
     let dsn = source.dsn();
-    let taken = json(toll_at(&lab, proxy.port, &["backup", "--server", &dsn, "--to", PLACE, "--json"]));
+    let taken = json(toll_at(&lab, proxy.port, &["backup", "--server", &dsn, "--to", STORE_URL, "--json"]));
     assert!(taken["store_retries"].as_u64().unwrap() > 10, "{taken}");
-    succeeded(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", PLACE]));
-    succeeded(toll_at(&lab, proxy.port, &["backup", "verify", "--stored-only", "--from", PLACE]));
+    assert_success(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", STORE_URL]));
+    assert_success(toll_at(&lab, proxy.port, &["backup", "verify", "--stored-only", "--from", STORE_URL]));
     let (asked, failed) = (&proxy.requests, &proxy.faults);
     let load = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
     assert!(load(failed) * 3 > load(asked), "more than a third of {} requests failed", load(asked));
@@ -153,18 +158,18 @@ fn a_store_that_goes_down_in_the_middle_is_told_and_the_next_backup_puts_what_la
     let proxy = Proxy::before(s3.port, |number| if number < 60 { Fault::None } else { Fault::Down });
     let dsn = source.dsn();
     let begun = Instant::now();
-    let arguments = ["backup", "--server", &dsn, "--to", PLACE, "--retry-for", "1s"];
+    let arguments = ["backup", "--server", &dsn, "--to", STORE_URL, "--retry-for", "1s"];
     let down = toll_at(&lab, proxy.port, &arguments);
-    assert_eq!(down.status.code(), Some(1), "{}", said(&down));
-    assert!(said(&down).contains("what has arrived there is kept"), "{}", said(&down));
-    assert!(begun.elapsed() < HUNG);
+    assert_eq!(down.status.code(), Some(1), "{}", output_text(&down));
+    assert!(output_text(&down).contains("what has arrived there is kept"), "{}", output_text(&down));
+    assert!(begun.elapsed() < HANG_TIMEOUT);
     lab.assert_nothing_left();
-    let list = json(toll_at(&lab, s3.port, &["backup", "list", "--from", PLACE, "--json"]));
+    let list = json(toll_at(&lab, s3.port, &["backup", "list", "--from", STORE_URL, "--json"]));
     assert_eq!(list, serde_json::json!([]));
-    let next = json(toll_at(&lab, s3.port, &["backup", "--server", &dsn, "--to", PLACE, "--json"]));
+    let next = json(toll_at(&lab, s3.port, &["backup", "--server", &dsn, "--to", STORE_URL, "--json"]));
     let [new, all] = ["new_pieces", "pieces"].map(|name| next["stored"][name].as_u64().unwrap());
     assert!(all - new >= 40, "{next}");
-    succeeded(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", PLACE]));
+    assert_success(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", STORE_URL]));
 }
 
 #[test]
@@ -176,22 +181,26 @@ fn more_pieces_than_a_store_lists_at_once_are_all_found_and_pruned() {
     for number in 0..2_500 {
         std::fs::write(stray.join(format!("ab{number:062x}")), b"x").unwrap();
     }
-    succeeded(toll_at(&lab, s3.port, &["backup", "--server", &source.dsn(), "--to", PLACE]));
-    let pruned = json(toll_at(&lab, s3.port, &["backup", "prune", "--from", PLACE, "--json"]));
+    assert_success(toll_at(&lab, s3.port, &["backup", "--server", &source.dsn(), "--to", STORE_URL]));
+    let pruned = json(toll_at(&lab, s3.port, &["backup", "prune", "--from", STORE_URL, "--json"]));
     assert_eq!(pruned["pieces"], 2_500, "{pruned}");
     assert!(!stray.exists() || std::fs::read_dir(&stray).unwrap().count() <= 1);
-    succeeded(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", PLACE]));
+    assert_success(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", STORE_URL]));
 }
 
 #[test]
 fn a_store_that_is_elsewhere_is_told_at_once_and_one_that_is_down_before_patience_ends() {
     let lab = toll_testkit::lab!();
     let elsewhere = Proxy::before(1, |_| Fault::Status(301));
-    let moved = toll_at(&lab, elsewhere.port, &["backup", "list", "--from", PLACE, "--retry-for", "20s"]);
-    assert!(!moved.status.success() && !said(&moved).contains("is asked again"), "{}", said(&moved));
+    let moved = toll_at(&lab, elsewhere.port, &["backup", "list", "--from", STORE_URL, "--retry-for", "20s"]);
+    assert!(
+        !moved.status.success() && !output_text(&moved).contains("is asked again"),
+        "{}",
+        output_text(&moved)
+    );
     let down = Proxy::before(1, |_| Fault::Status(503));
-    let waited = toll_at(&lab, down.port, &["backup", "list", "--from", PLACE, "--retry-for", "5s"]);
-    assert!(said(&waited).contains("is asked again for 5 s"), "{}", said(&waited));
+    let waited = toll_at(&lab, down.port, &["backup", "list", "--from", STORE_URL, "--retry-for", "5s"]);
+    assert!(output_text(&waited).contains("is asked again for 5 s"), "{}", output_text(&waited));
     assert_eq!(waited.status.code(), Some(1));
 }
 
@@ -205,14 +214,14 @@ fn a_wrong_key_or_bucket_is_told_at_once_and_no_secret_is_shown() {
         ("AWS_SECRET_ACCESS_KEY", "notthesecret"),
         ("AWS_ENDPOINT_URL", &endpoint),
     ];
-    let refused = lab.toll_with(&wrong, &["backup", "--server", &dsn, "--to", PLACE]);
-    assert!(said(&refused).contains("SignatureDoesNotMatch"), "{}", said(&refused));
-    assert!(!said(&refused).contains("notthesecret"), "{}", said(&refused));
+    let refused = lab.toll_with(&wrong, &["backup", "--server", &dsn, "--to", STORE_URL]);
+    assert!(output_text(&refused).contains("SignatureDoesNotMatch"), "{}", output_text(&refused));
+    assert!(!output_text(&refused).contains("notthesecret"), "{}", output_text(&refused));
     let nowhere = toll_at(&lab, s3.port, &["backup", "--server", &dsn, "--to", "s3://another/x"]);
-    assert!(said(&nowhere).contains("NoSuchBucket"), "{}", said(&nowhere));
+    assert!(output_text(&nowhere).contains("NoSuchBucket"), "{}", output_text(&nowhere));
     for output in [&refused, &nowhere] {
         assert_eq!(output.status.code(), Some(1));
-        assert!(said(output).len() < 1000, "{}", said(output));
+        assert!(output_text(output).len() < 1000, "{}", output_text(output));
     }
     lab.assert_nothing_left();
 }

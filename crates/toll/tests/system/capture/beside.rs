@@ -1,7 +1,7 @@
 //! Tests of `toll capture` against tcpdump, on a real server under load: the same queries in a fraction of
 //! the bytes.
 
-use super::live::{Dir, Live, Packet, lacks, packets_in, read, reads};
+use super::live::{Dir, LiveCapture, Packet, lacks, packets_in, program_output, read};
 use crate::captures::printed::digest;
 use crate::captures::server::Server;
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn by_pt_query_digest(file: &Path, port: u16) -> BTreeMap<String, u64> {
 }
 
 /// Number of server packets that acknowledge bytes of no earlier packet.
-fn answers_before_their_questions(packets: &[Packet], port: u16) -> usize {
+fn count_reordered_answers(packets: &[Packet], port: u16) -> usize {
     let mut heard: HashMap<u16, u32> = HashMap::new();
     let mut early = 0;
     for packet in packets {
@@ -83,9 +83,9 @@ fn the_same_queries_as_in_tcpdumps_in_a_fifth_of_its_bytes() {
     for (case, load) in loads {
         let dir = Dir::new();
         let file = dir.path("toll.pcapng");
-        let (theirs, (captured, file)) = server.captured(|| {
+        let (theirs, (captured, file)) = server.capture_while(|| {
             let _ = std::fs::remove_file(&file);
-            let capture = Live::start(&["-w", &file, "--port", &port.to_string()]);
+            let capture = LiveCapture::start(&["-w", &file, "--port", &port.to_string()]);
             server.sysbench(load);
             server.wait_until_alone();
             (capture.end().assert_whole(), file.clone())
@@ -110,11 +110,11 @@ fn the_same_queries_as_in_tcpdumps_in_a_fifth_of_its_bytes() {
         let (theirs, _) = packets_in(&theirs);
         assert!(theirs.iter().any(Packet::is_bare), "{case}: tcpdump saw no bare acknowledgement either");
         assert!(!ours.iter().any(Packet::is_bare), "{case}");
-        assert_eq!(answers_before_their_questions(&ours, port), 0, "{case}");
+        assert_eq!(count_reordered_answers(&ours, port), 0, "{case}");
 
         for (program, arguments) in [("tcpdump", &["-nn", "-r"][..]), ("tshark", &["-n", "-r"])] {
             if !lacks(program) {
-                let lines = reads(program, &[arguments, &[&file]].concat()).lines().count();
+                let lines = program_output(program, &[arguments, &[&file]].concat()).lines().count();
                 assert_eq!(lines as u64, captured, "{case}: {program}");
             }
         }

@@ -3,7 +3,9 @@
 //!
 //! Between two network namespaces of the test's own.
 
-use super::live::{Dir, Ended, Live, Packet, Segment, lacks, lacks_root, read, reads, said_to};
+use super::live::{
+    Dir, EndedCapture, LiveCapture, Packet, Segment, lacks, lacks_root, payloads_to, program_output, read,
+};
 use std::process::{Child, Command, Stdio};
 use toll_wire::frame::SYN;
 use toll_wire::packet_builder::{self, AddressPair, IpHeader, TcpHeader};
@@ -52,8 +54,8 @@ impl Pair {
     }
 
     /// Starts a capture in the server's namespace.
-    fn capture(&self, device: &str, file: &str) -> Live {
-        Live::start_by(&["ip", "netns", "exec", &self.server], &["-i", device, "-w", file])
+    fn capture(&self, device: &str, file: &str) -> LiveCapture {
+        LiveCapture::start_by(&["ip", "netns", "exec", &self.server], &["-i", device, "-w", file])
     }
 
     fn nc(&self, namespace: &str, says: &[u8], arguments: &[&str]) -> Child {
@@ -101,12 +103,12 @@ fn answer() -> Vec<u8> {
 
 /// Checks the packets of that many conversations: each once, questions whole, answers cut.
 #[track_caller]
-fn assert_heard(packets: &[Packet], conversations: usize) {
+fn assert_captured(packets: &[Packet], conversations: usize) {
     let segments: Vec<Segment> = packets.iter().map(Packet::segment).collect();
     assert!(segments.iter().all(|segment| segment.to == PORT || segment.from == PORT));
     assert!(!packets.iter().any(Packet::is_bare));
     // Of those that came before the server listened nothing was said.
-    let mut said = said_to(PORT, &segments);
+    let mut said = payloads_to(PORT, &segments);
     said.retain(|bytes| !bytes.is_empty());
     assert!(said == vec![question(); conversations], "{} conversations", said.len());
     let answers = || segments.iter().filter(|segment| segment.from == PORT);
@@ -140,10 +142,10 @@ fn a_real_device_shows_questions_and_answers_once_each() {
         let (packets, _) = read(&file);
         assert_eq!(packets.len() as u64, captured, "{name}");
         assert!(packets.iter().all(|packet| packet.link == Form::LinuxSll), "{name}");
-        assert_heard(&packets, conversations.len());
+        assert_captured(&packets, conversations.len());
         for (program, arguments) in [("tcpdump", &["-nn", "-r"][..]), ("tshark", &["-n", "-r"])] {
             if !lacks(program) {
-                reads(program, &[arguments, &[&file]].concat());
+                program_output(program, &[arguments, &[&file]].concat());
             }
         }
         packets
@@ -204,14 +206,15 @@ fn tags_that_the_kernel_took_off_are_there_again_whichever_way_a_packet_goes() {
         assert_eq!((segments[0].to, &segments[0].payload[..]), (PORT, &question()[..1000]), "{way}");
         assert_eq!((segments[1].from, &segments[1].payload[..]), (PORT, &answer()[..32]), "{way}");
         if !lacks("tshark") {
-            let ids = reads("tshark", &["-r", &file, "-T", "fields", "-e", "vlan.id", "-e", "tcp.len"]);
+            let ids =
+                program_output("tshark", &["-r", &file, "-T", "fields", "-e", "vlan.id", "-e", "tcp.len"]);
             assert_eq!(ids, "100\t1000\n100\t1000\n", "{way}");
         }
     }
 }
 
 #[track_caller]
-fn assert_ended_with(ended: &Ended, text: &str) {
+fn assert_ended_with(ended: &EndedCapture, text: &str) {
     assert_eq!(ended.status.code(), Some(1), "{}", ended.said);
     assert!(ended.said.contains(text), "{}", ended.said);
 }
@@ -232,7 +235,7 @@ fn a_device_that_goes_away_ends_the_capture_and_one_that_comes_back_does_not() {
     let captured = ended.ledger()["captured"].as_u64().unwrap();
     let (packets, _) = read(&file);
     assert_eq!(packets.len() as u64, captured);
-    assert_heard(&packets, 2);
+    assert_captured(&packets, 2);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Tests of the bytes of a conversation that a capture keeps.
 
-use super::live::{Dir, Live, Packet, chat, converse, free_port, lacks, lacks_root, read, reads, said_to};
+use super::live::{
+    Dir, LiveCapture, Packet, converse, free_port, lacks, lacks_root, payloads_to, program_output, read,
+    send_query,
+};
 use std::net::SocketAddr;
 use toll_wire::frame::SYN;
 use toll_wire::pcap::Link;
@@ -37,7 +40,7 @@ fn what_clients_say_is_kept_whole_and_of_answers_the_head() {
                 if let Some(snap) = snap {
                     arguments.extend(["--snap-server", snap]);
                 }
-                let capture = Live::start(&arguments);
+                let capture = LiveCapture::start(&arguments);
                 let at = SocketAddr::new(address.parse().unwrap(), port);
                 converse(at, &question, &answer);
                 let captured = capture.end().assert_whole();
@@ -48,7 +51,7 @@ fn what_clients_say_is_kept_whole_and_of_answers_the_head() {
                 assert!(packets.iter().all(|packet| packet.link == Link::Raw && !packet.is_bare()), "{case}");
                 let opened = segments.iter().filter(|segment| segment.flags & SYN != 0).count();
                 assert_eq!(opened, 2, "{case}: each packet is seen once");
-                assert!(said_to(port, &segments) == [&question[..]], "{case}");
+                assert!(payloads_to(port, &segments) == [&question[..]], "{case}");
                 let kept = snap.map_or(kept, |snap| snap.parse().unwrap()).min(answer.len());
                 let heard: Vec<_> = segments.iter().filter(|s| s.from == port && s.length > 0).collect();
                 assert_eq!(heard[0].payload, answer[..kept.min(heard[0].length)], "{case}");
@@ -66,9 +69,9 @@ fn several_ports_are_watched_at_once_and_no_other() {
     let dir = Dir::new();
     let file = dir.path("ports.pcapng");
     let [a, b, other] = ["127.0.0.1"; 3].map(free_port);
-    let capture = Live::start(&["-w", &file, "--port", &format!("{a},{b}")]);
+    let capture = LiveCapture::start(&["-w", &file, "--port", &format!("{a},{b}")]);
     for port in [a, b, other] {
-        chat(port, b"question");
+        send_query(port, b"question");
     }
     let captured = capture.end().assert_whole();
     let (packets, _) = read(&file);
@@ -93,8 +96,8 @@ fn times_are_the_hosts_and_tools_find_nothing_to_complain_of() {
     let port = free_port("127.0.0.1");
     let now_ns = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let before = now_ns();
-    let capture = Live::start(&["-w", &file, "--port", &port.to_string()]);
-    chat(port, b"question");
+    let capture = LiveCapture::start(&["-w", &file, "--port", &port.to_string()]);
+    send_query(port, b"question");
     capture.end().assert_whole();
     let (packets, _) = read(&file);
     let times: Vec<u64> = packets.iter().map(|packet| packet.time_ns).collect();
@@ -103,7 +106,7 @@ fn times_are_the_hosts_and_tools_find_nothing_to_complain_of() {
         [("tcpdump", &["-nn", "-r"][..]), ("tshark", &["-n", "-r"]), ("capinfos", &[])]
     {
         if !lacks(program) {
-            reads(program, &[arguments, &[&file]].concat());
+            program_output(program, &[arguments, &[&file]].concat());
         }
     }
 }

@@ -41,21 +41,21 @@ pub fn command(before: &[&str], arguments: &[&str]) -> Command {
 }
 
 /// A running capture, stopped with the test.
-pub struct Live {
+pub struct LiveCapture {
     child: Child,
     words: BufReader<ChildStderr>,
     said: String,
 }
 
 /// Exit status of a capture, and its messages.
-pub struct Ended {
+pub struct EndedCapture {
     pub status: ExitStatus,
     pub said: String,
     /// JSON lines with drop counters.
     pub ledgers: Vec<Value>,
 }
 
-impl Live {
+impl LiveCapture {
     /// Starts a capture, and returns once it captures. It prints its counters as JSON.
     pub fn start(arguments: &[&str]) -> Self {
         Self::start_by(&[], arguments)
@@ -68,11 +68,11 @@ impl Live {
             command(before, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let words = BufReader::new(child.stderr.take().unwrap());
         let mut live = Self { child, words, said: String::new() };
-        live.wait_until_it_says("listening on");
+        live.wait_for_output("listening on");
         live
     }
 
-    pub fn wait_until_it_says(&mut self, text: &str) {
+    pub fn wait_for_output(&mut self, text: &str) {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
@@ -93,24 +93,24 @@ impl Live {
     }
 
     /// Stops it as Ctrl-C does.
-    pub fn end(self) -> Ended {
+    pub fn end(self) -> EndedCapture {
         self.signal("INT");
         self.wait()
     }
 
     /// Waits until it ends by itself.
-    pub fn wait(mut self) -> Ended {
+    pub fn wait(mut self) -> EndedCapture {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.words.read_to_string(&mut self.said).unwrap();
         let status = self.child.wait().unwrap();
         assert_eq!(status.signal(), None, "{}", self.said);
         let ledgers = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        Ended { status, said: std::mem::take(&mut self.said), ledgers }
+        EndedCapture { status, said: std::mem::take(&mut self.said), ledgers }
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveCapture {
     fn drop(&mut self) {
         // Both fail only if it has ended already.
         let _ = self.child.kill();
@@ -118,7 +118,7 @@ impl Drop for Live {
     }
 }
 
-impl Ended {
+impl EndedCapture {
     /// The last counters, which must add up.
     #[track_caller]
     pub fn ledger(&self) -> &Value {
@@ -183,7 +183,7 @@ impl Packet {
 }
 
 /// Data sent to `port` on each connection, in order and without retransmissions.
-pub fn said_to(port: u16, segments: &[Segment]) -> Vec<Vec<u8>> {
+pub fn payloads_to(port: u16, segments: &[Segment]) -> Vec<Vec<u8>> {
     let mut said: Vec<(u16, u32, Vec<u8>)> = Vec::new();
     for segment in segments.iter().filter(|segment| segment.to == port) {
         if segment.flags & SYN != 0 {
@@ -241,7 +241,7 @@ pub fn converse(at: SocketAddr, client_says: &[u8], server_says: &[u8]) {
 }
 
 /// As [`converse`], on loopback.
-pub fn chat(port: u16, client_says: &[u8]) {
+pub fn send_query(port: u16, client_says: &[u8]) {
     converse(SocketAddr::from(([127, 0, 0, 1], port)), client_says, b"answer");
 }
 
@@ -283,7 +283,7 @@ impl Dir {
 
 /// Output of a program that accepts the file without complaint.
 #[track_caller]
-pub fn reads(program: &str, arguments: &[&str]) -> String {
+pub fn program_output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{program} {arguments:?}: {words}");

@@ -1,6 +1,6 @@
 //! Tests of packets that are lost or cannot be written: counted where they were lost, with the rest complete.
 
-use super::live::{Dir, Live, chat, command, free_port, lacks, lacks_root, packets_in, read};
+use super::live::{Dir, LiveCapture, command, free_port, lacks, lacks_root, packets_in, read, send_query};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-fn done(program: &str, arguments: &[&str]) {
+fn run_ok(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -22,7 +22,7 @@ fn a_slow_disk_loses_in_the_queue_and_the_ledger_adds_up() {
     }
     let dir = Dir::new();
     let (pipe, port) = (dir.path("pipe"), free_port("127.0.0.1"));
-    done("mkfifo", &[&pipe]);
+    run_ok("mkfifo", &[&pipe]);
     let (go, wait) = channel();
     let reader = {
         let pipe = pipe.clone();
@@ -34,9 +34,9 @@ fn a_slow_disk_loses_in_the_queue_and_the_ledger_adds_up() {
             bytes
         })
     };
-    let capture = Live::start(&["-w", &pipe, "--port", &port.to_string()]);
+    let capture = LiveCapture::start(&["-w", &pipe, "--port", &port.to_string()]);
     for _ in 0..5 {
-        chat(port, &vec![b'q'; 40 * MIB]);
+        send_query(port, &vec![b'q'; 40 * MIB]);
     }
     // All that came is in the ring no more, and the queue is full.
     go.send(()).unwrap();
@@ -59,7 +59,7 @@ fn nobody_reads_what_it_says_and_it_captures_all_the_same() {
     }
     let dir = Dir::new();
     let (file, words, port) = (dir.path("a.pcapng"), dir.path("words"), free_port("127.0.0.1"));
-    done("mkfifo", &[&words]);
+    run_ok("mkfifo", &[&words]);
     // Both ends, so that neither opening waits.
     let mut reader = BufReader::new(File::options().read(true).write(true).open(&words).unwrap());
     let stderr = File::options().write(true).open(&words).unwrap();
@@ -75,7 +75,7 @@ fn nobody_reads_what_it_says_and_it_captures_all_the_same() {
     while filler.write(b"x").is_ok() {}
     // So that it has something to say, and nobody to say it to.
     std::thread::sleep(Duration::from_secs(3));
-    chat(port, &[b'q'; 100_000]);
+    send_query(port, &[b'q'; 100_000]);
     let is_written = || std::fs::metadata(&file).unwrap().len() > 100_000;
     let waited = (0..100).any(|_| {
         is_written() || {
@@ -97,10 +97,10 @@ fn what_does_not_fit_into_the_ring_is_counted_as_the_kernels_loss_and_dated() {
     let dir = Dir::new();
     let (file, port) = (dir.path("a.pcapng"), free_port("127.0.0.1"));
     let now_ns = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let capture = Live::start(&["-w", &file, "--port", &port.to_string(), "--buffer", "2M"]);
+    let capture = LiveCapture::start(&["-w", &file, "--port", &port.to_string(), "--buffer", "2M"]);
     capture.signal("STOP");
     let before_ns = now_ns();
-    chat(port, &vec![b'q'; 20 * MIB]);
+    send_query(port, &vec![b'q'; 20 * MIB]);
     capture.signal("CONT");
     let ended = capture.end();
     assert!(ended.status.success(), "{}", ended.said);
@@ -114,17 +114,17 @@ fn what_does_not_fit_into_the_ring_is_counted_as_the_kernels_loss_and_dated() {
 }
 
 /// A small file system that fills quickly, removed with the test.
-struct Small(String);
+struct SmallDisk(String);
 
-impl Small {
+impl SmallDisk {
     fn mounted_at(place: String, size: &str) -> Self {
         std::fs::create_dir(&place).unwrap();
-        done("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", &place]);
+        run_ok("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", &place]);
         Self(place)
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
@@ -136,10 +136,10 @@ fn a_full_disk_ends_the_capture_with_a_word_and_a_file_that_can_be_read() {
         return;
     }
     let dir = Dir::new();
-    let small = Small::mounted_at(dir.path("small"), "4m");
+    let small = SmallDisk::mounted_at(dir.path("small"), "4m");
     let (file, port) = (format!("{}/a.pcapng", small.0), free_port("127.0.0.1"));
-    let capture = Live::start(&["-w", &file, "--port", &port.to_string()]);
-    chat(port, &vec![b'q'; 8 * MIB]);
+    let capture = LiveCapture::start(&["-w", &file, "--port", &port.to_string()]);
+    send_query(port, &vec![b'q'; 8 * MIB]);
     let ended = capture.wait();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.said);
     let expected = format!("cannot write {file}: No space left on device");
@@ -160,14 +160,14 @@ fn a_pipe_whose_reader_leaves_ends_the_capture_with_a_word() {
     }
     let dir = Dir::new();
     let (pipe, port) = (dir.path("pipe"), free_port("127.0.0.1"));
-    done("mkfifo", &[&pipe]);
+    run_ok("mkfifo", &[&pipe]);
     let reader = {
         let pipe = pipe.clone();
         std::thread::spawn(move || File::open(pipe).unwrap().read_exact(&mut [0; 28]).unwrap())
     };
-    let capture = Live::start(&["-w", &pipe, "--port", &port.to_string()]);
+    let capture = LiveCapture::start(&["-w", &pipe, "--port", &port.to_string()]);
     reader.join().unwrap();
-    chat(port, &vec![b'q'; 4 * MIB]);
+    send_query(port, &vec![b'q'; 4 * MIB]);
     let ended = capture.wait();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.said);
     assert!(ended.said.contains("whoever read it has ended"), "{}", ended.said);

@@ -1,6 +1,6 @@
 //! Tests of capture errors, which name the missing requirement, and of dropped privileges once all is open.
 
-use super::live::{Dir, Live, TOLL, chat, free_port, lacks, lacks_root, read};
+use super::live::{Dir, LiveCapture, TOLL, free_port, lacks, lacks_root, read, send_query};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::process::{Command, Output, Stdio};
 
@@ -81,8 +81,8 @@ fn a_file_is_written_over_where_that_is_said() {
     let dir = Dir::new();
     let (file, port) = (dir.path("a.pcapng"), free_port("127.0.0.1"));
     std::fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
-    let capture = Live::start(&["-w", &file, "--overwrite", "--port", &port.to_string()]);
-    chat(port, b"question");
+    let capture = LiveCapture::start(&["-w", &file, "--overwrite", "--port", &port.to_string()]);
+    send_query(port, b"question");
     let captured = capture.end().assert_whole();
     assert_eq!(read(&file).0.len() as u64, captured);
 }
@@ -121,9 +121,9 @@ fn once_it_listens_it_has_no_rights_left_and_is_the_user_that_was_named() {
     assert_says(&refused, 1, &format!("cannot write {file}"));
 
     chown(&place, Some(nobody.uid.as_raw()), Some(nobody.gid.as_raw())).unwrap();
-    let capture = Live::start(&arguments);
+    let capture = LiveCapture::start(&arguments);
     let pid = capture.pid();
-    chat(port, b"question");
+    send_query(port, b"question");
     let found = ["CapEff", "CapPrm", "NoNewPrivs", "Seccomp", "Uid", "Gid"].map(|field| status(pid, field));
     let (uid, gid) = (nobody.uid.to_string(), nobody.gid.to_string());
     assert_eq!(found, ["0000000000000000", "0000000000000000", "1", "2", &uid, &gid]);
@@ -132,7 +132,7 @@ fn once_it_listens_it_has_no_rights_left_and_is_the_user_that_was_named() {
     assert_eq!((meta.uid(), meta.mode() & 0o777), (nobody.uid.as_raw(), 0o600));
 
     // Root that stays root may still write into others' directories, and nothing else.
-    let own = Live::start(&["-w", &format!("{place}/b.pcapng"), "--port", &port_text]);
+    let own = LiveCapture::start(&["-w", &format!("{place}/b.pcapng"), "--port", &port_text]);
     assert_eq!(status(own.pid(), "CapEff"), "0000000000000002");
     assert!(own.end().status.success());
 }
@@ -160,9 +160,9 @@ fn a_user_with_the_one_right_may_capture_and_one_without_may_not_change_user() {
         "--bounding-set=-all,+net_raw",
     ];
     let (file, port) = (format!("{place}/a.pcapng"), free_port("127.0.0.1"));
-    let capture = Live::start_by(&before, &["-w", &file, "--port", &port.to_string()]);
+    let capture = LiveCapture::start_by(&before, &["-w", &file, "--port", &port.to_string()]);
     assert_eq!(status(capture.pid(), "CapEff"), "0000000000000000");
-    chat(port, b"question");
+    send_query(port, b"question");
     let captured = capture.end().assert_whole();
     assert_eq!(read(&file).0.len() as u64, captured);
     let root =

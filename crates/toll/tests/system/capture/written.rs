@@ -1,6 +1,9 @@
 //! Tests of a capture's files, whenever and however it ends.
 
-use super::live::{Dir, Ended, Live, Packet, chat, free_port, lacks, lacks_root, read, reads, said_to};
+use super::live::{
+    Dir, EndedCapture, LiveCapture, Packet, free_port, lacks, lacks_root, payloads_to, program_output, read,
+    send_query,
+};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -9,20 +12,21 @@ fn whatever_ends_it_leaves_a_whole_file() {
         return;
     }
     let port = free_port("127.0.0.1");
-    let ended_by = |end: fn(Live) -> Ended, options: &[&str]| {
+    let ended_by = |end: fn(LiveCapture) -> EndedCapture, options: &[&str]| {
         let dir = Dir::new();
         let file = dir.path("a.pcapng");
-        let capture = Live::start(&[&["-w", &file, "--port", &port.to_string()][..], options].concat());
-        chat(port, &[b'q'; 100_000]);
+        let capture =
+            LiveCapture::start(&[&["-w", &file, "--port", &port.to_string()][..], options].concat());
+        send_query(port, &[b'q'; 100_000]);
         let captured = end(capture).assert_whole();
         let (packets, dropped) = read(&file);
         assert_eq!((packets.len() as u64, dropped), (captured, Some(0)));
         let segments: Vec<_> = packets.iter().map(Packet::segment).collect();
-        assert!(said_to(port, &segments) == [vec![b'q'; 100_000]]);
+        assert!(payloads_to(port, &segments) == [vec![b'q'; 100_000]]);
         assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     };
-    let by: [fn(Live) -> Ended; 3] = [
-        Live::end,
+    let by: [fn(LiveCapture) -> EndedCapture; 3] = [
+        LiveCapture::end,
         |live| {
             live.signal("TERM");
             live.wait()
@@ -35,7 +39,7 @@ fn whatever_ends_it_leaves_a_whole_file() {
     for end in by {
         ended_by(end, &[]);
     }
-    ended_by(Live::wait, &["--duration", "5s"]);
+    ended_by(LiveCapture::wait, &["--duration", "5s"]);
 }
 
 #[test]
@@ -45,10 +49,10 @@ fn asked_by_signal_it_says_how_far_it_is_and_goes_on() {
     }
     let dir = Dir::new();
     let (file, port) = (dir.path("a.pcapng"), free_port("127.0.0.1"));
-    let mut capture = Live::start(&["-w", &file, "--port", &port.to_string()]);
+    let mut capture = LiveCapture::start(&["-w", &file, "--port", &port.to_string()]);
     capture.signal("USR1");
-    capture.wait_until_it_says("packets captured, 0 packets received by filter, 0 packets dropped by kernel");
-    chat(port, b"question");
+    capture.wait_for_output("packets captured, 0 packets received by filter, 0 packets dropped by kernel");
+    send_query(port, b"question");
     assert!(capture.end().assert_whole() > 0);
 }
 
@@ -59,7 +63,7 @@ fn every_second_it_says_how_far_it_is_where_that_is_asked() {
     }
     let dir = Dir::new();
     let capture =
-        Live::start(&["-w", &dir.path("a.pcapng"), "--port", "1", "--status", "--duration", "2500ms"]);
+        LiveCapture::start(&["-w", &dir.path("a.pcapng"), "--port", "1", "--status", "--duration", "2500ms"]);
     let ended = capture.wait();
     ended.assert_whole();
     let last: Vec<bool> = ended.ledgers.iter().map(|ledger| ledger["ended"] == true).collect();
@@ -81,9 +85,9 @@ fn each_of_several_files_can_be_read_alone_and_the_oldest_go() {
         if let Some(kept) = &kept {
             arguments.extend(["--keep", kept]);
         }
-        let capture = Live::start(&arguments);
+        let capture = LiveCapture::start(&arguments);
         for _ in 0..12 {
-            chat(port, &vec![b'q'; 1 << 20]);
+            send_query(port, &vec![b'q'; 1 << 20]);
         }
         let captured = capture.end().assert_whole();
         let files = dir.files();
@@ -100,7 +104,7 @@ fn each_of_several_files_can_be_read_alone_and_the_oldest_go() {
             found += packets.len() as u64;
             for (program, arguments) in [("tcpdump", &["-nn", "-r"][..]), ("capinfos", &[])] {
                 if !lacks(program) {
-                    reads(program, &[arguments, &[file.to_str().unwrap()]].concat());
+                    program_output(program, &[arguments, &[file.to_str().unwrap()]].concat());
                 }
             }
         }
@@ -124,10 +128,10 @@ fn files_end_by_time_too() {
     let dir = Dir::new();
     let port = free_port("127.0.0.1");
     let capture =
-        Live::start(&["-w", &dir.path("q.pcapng"), "--port", &port.to_string(), "--rotate", "300ms"]);
+        LiveCapture::start(&["-w", &dir.path("q.pcapng"), "--port", &port.to_string(), "--rotate", "300ms"]);
     let mut files = Vec::new();
     while files.len() < 3 {
-        chat(port, b"question");
+        send_query(port, b"question");
         files = dir.files();
     }
     let captured = capture.end().assert_whole();
@@ -152,7 +156,7 @@ fn standard_output_takes_a_capture_that_toll_digest_reads() {
         line.clear();
         assert!(std::io::BufRead::read_line(&mut words, &mut line).unwrap() > 0);
     }
-    chat(port, b"question");
+    send_query(port, b"question");
     assert!(
         std::process::Command::new("kill")
             .args(["-INT", &child.id().to_string()])

@@ -3,18 +3,18 @@
 use super::printed;
 use super::server::{Server, certified};
 use toll_sys::program::find_program;
-use toll_testkit::wire::{Events, Seen};
+use toll_testkit::wire::{DecodedEvent, EventCollector};
 
 const TOOLS: [&str; 2] = ["tcpdump", "mariadb"];
 /// Options of the mariadb client.
 const WAYS: [&[&str]; 2] = [&[], &["--compress"]];
 
 /// Events captured while the mariadb client executed `sql`.
-fn said(server: &Server, way: &[&str], sql: &str) -> Events {
-    let (capture, output) = server.captured(|| {
+fn capture_statements(server: &Server, way: &[&str], sql: &str) -> EventCollector {
+    let (capture, output) = server.capture_while(|| {
         server.client().args(way).args(["--local-infile=1", "--force", "-e", sql]).output().unwrap()
     });
-    let events = Events::with(&capture, &server.config());
+    let events = EventCollector::decode_with(&capture, &server.config());
     let (commands, sessions) = (events.ledger.commands, events.ledger.sessions);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(commands.complete, commands.seen, "{way:?}: {complaint}");
@@ -24,9 +24,9 @@ fn said(server: &Server, way: &[&str], sql: &str) -> Events {
 }
 
 /// The events from the first of these statements on, which must be consecutive.
-fn following<'a>(events: &'a Events, statements: &[&str]) -> &'a [Seen] {
+fn find_sequence<'a>(events: &'a EventCollector, statements: &[&str]) -> &'a [DecodedEvent] {
     let first = events.list.iter().position(|event| event.text == statements[0]);
-    let found = &events.list[first.unwrap_or_else(|| panic!("not in {:?}", events.texts()))..];
+    let found = &events.list[first.unwrap_or_else(|| panic!("not in {:?}", events.statement_texts()))..];
     let texts: Vec<_> = found.iter().map(|event| event.text.as_str()).collect();
     assert_eq!(texts, [statements, &["administrator command: Quit"]].concat());
     found
@@ -42,8 +42,8 @@ fn answers_are_followed(server: &Server) {
         "select nosuch from sbtest1",
     ];
     for way in WAYS {
-        let events = said(server, way, &statements.join(";"));
-        let found = following(&events, &statements);
+        let events = capture_statements(server, way, &statements.join(";"));
+        let found = find_sequence(&events, &statements);
         let rows: Vec<_> = found[..3].iter().map(|event| event.rows_sent).collect();
         assert_eq!(rows, [Some(1), Some(1), Some(1000)], "{way:?}");
         assert_eq!(found[3].rows_affected, Some(10), "{way:?}");
@@ -64,8 +64,8 @@ fn a_file_is_one_statement(server: &Server) {
         session.exec_drop("drop table if exists lines_of_a_file").unwrap();
         session.exec_drop("create table lines_of_a_file (id int primary key, words varchar(100))").unwrap();
         drop(session);
-        let events = said(server, way, &statements.join(";"));
-        let found = following(&events, &statements);
+        let events = capture_statements(server, way, &statements.join(";"));
+        let found = find_sequence(&events, &statements);
         assert_eq!(found[0].rows_affected, Some(LINES), "{way:?}: {:?}", found[0].error);
         assert_eq!(found[1].rows_sent, Some(1), "{way:?}");
     }
@@ -74,10 +74,10 @@ fn a_file_is_one_statement(server: &Server) {
 /// Counted and never parsed.
 fn encrypted_sessions_hold_no_events(server: &Server) {
     let options = ["read-only", "--time=1s", "--threads=4", "--tls"].map(String::from);
-    let (capture, said) = server.captured(|| server.load(&options));
+    let (capture, said) = server.capture_while(|| server.load(&options));
     assert!(said.statements > 0 && said.errors == 0, "{:?}", said.messages);
-    let events = Events::with(&capture, &server.config());
-    assert!(events.list.is_empty(), "{:?}", events.texts());
+    let events = EventCollector::decode_with(&capture, &server.config());
+    assert!(events.list.is_empty(), "{:?}", events.statement_texts());
     assert_eq!((events.ledger.sessions.seen, events.ledger.sessions.encrypted), (4, 4));
     let digest = printed::digest(&server.capture_file(), server.port());
     assert_eq!(digest["totals"]["commands"], 0);

@@ -6,7 +6,7 @@
 use super::server::Server;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use toll_testkit::wire::{Events, Seen};
+use toll_testkit::wire::{DecodedEvent, EventCollector};
 use toll_wire::event::CommandKind;
 
 /// Folder and driver.
@@ -65,7 +65,7 @@ fn steps() -> Vec<Step> {
 }
 
 /// True if an event executes the plan's statement. Drivers trim, and some send lists of several.
-fn carries_out(event: &Seen, step: &Step) -> bool {
+fn matches_step(event: &DecodedEvent, step: &Step) -> bool {
     matches!(event.kind, CommandKind::Query | CommandKind::Execute) && event.text == step.sql()
 }
 
@@ -77,7 +77,7 @@ fn bare(values: &str) -> String {
 }
 
 /// Checks that the capture agrees with the result that the client received.
-fn agrees(events: &[&Seen], step: &Step, told: &str, case: &str) {
+fn assert_matches(events: &[&DecodedEvent], step: &Step, told: &str, case: &str) {
     let case = format!("{case}: {:.60}", step.sql());
     assert!(events.iter().all(|event| !event.tainted), "{case}");
     let (what, number) = told.split_once(' ').unwrap_or_else(|| panic!("{case}: {told:?}"));
@@ -105,12 +105,18 @@ fn program(folder: &str) -> PathBuf {
 }
 
 /// The client's results, a line for each step, and the events of the capture.
-fn carried_out(server: &Server, folder: &str, driver: &str, way: &str, plan: &Path) -> (String, Events) {
+fn run_connector(
+    server: &Server,
+    folder: &str,
+    driver: &str,
+    way: &str,
+    plan: &Path,
+) -> (String, EventCollector) {
     let mut session = server.session();
     session.exec_drop("drop table if exists words").unwrap();
     session.exec_drop("create table words (id int primary key, word varchar(100))").unwrap();
     drop(session);
-    let (capture, output) = server.captured(|| {
+    let (capture, output) = server.capture_while(|| {
         let account = server.account();
         let mut command = Command::new(program(folder));
         command.args([driver, "127.0.0.1", &server.port().to_string(), &account.user, way]);
@@ -118,7 +124,7 @@ fn carried_out(server: &Server, folder: &str, driver: &str, way: &str, plan: &Pa
     });
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{driver}, {way}: {complaint}");
-    (String::from_utf8(output.stdout).unwrap(), Events::with(&capture, &server.config()))
+    (String::from_utf8(output.stdout).unwrap(), EventCollector::decode_with(&capture, &server.config()))
 }
 
 fn every_connector_is_understood(server: &Server) {
@@ -132,11 +138,11 @@ fn every_connector_is_understood(server: &Server) {
         }
         for way in WAYS {
             let case = format!("{folder}, {driver}, {way}");
-            let (told, events) = carried_out(server, folder, driver, way, &plan);
+            let (told, events) = run_connector(server, folder, driver, way, &plan);
             let told: Vec<_> = told.lines().collect();
             assert_eq!(told.len(), steps.len(), "{case}: {told:?}");
             for (step, told) in steps.iter().zip(told) {
-                let of_step: Vec<_> = events.list.iter().filter(|event| carries_out(event, step)).collect();
+                let of_step: Vec<_> = events.list.iter().filter(|event| matches_step(event, step)).collect();
                 // A statement that stands twice in the plan is told apart by its values.
                 let of_step = match step {
                     Step::Prepared(_, values) if of_step.len() > 1 => {
@@ -145,7 +151,7 @@ fn every_connector_is_understood(server: &Server) {
                     }
                     _ => of_step,
                 };
-                agrees(&of_step, step, told, &case);
+                assert_matches(&of_step, step, told, &case);
             }
             let (commands, sessions) = (events.ledger.commands, events.ledger.sessions);
             assert_eq!((commands.complete, commands.tainted), (commands.seen, 0), "{case}");

@@ -5,7 +5,7 @@ use super::{loss, printed};
 use toll_digest::Type;
 use toll_digest::count::{CountWindow, count_queries};
 use toll_load::summary::Summary;
-use toll_testkit::wire::Events;
+use toll_testkit::wire::EventCollector;
 use toll_wire::event::CommandKind;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Load {
         options
     }
 
-    fn is_all_there(&self, events: &Events, said: &Summary) {
+    fn assert_complete(&self, events: &EventCollector, said: &Summary) {
         let of = |kind| events.list.iter().filter(|event| event.kind == kind).count() as u64;
         let named = |text: &str| events.list.iter().filter(|event| event.text == text).count() as u64;
         let (texts, executed) = (of(CommandKind::Query), of(CommandKind::Execute));
@@ -63,11 +63,11 @@ impl Load {
 
 fn every_statement_is_there(server: &Server) {
     for load in &LOADS {
-        let (capture, said) = server.captured(|| server.load(&load.options()));
+        let (capture, said) = server.capture_while(|| server.load(&load.options()));
         assert_eq!(said.errors, 0, "{load:?}: {:?}", said.messages);
         assert!(said.statements > 500, "{load:?}: too little to tell anything");
-        let whole = Events::with(&capture, &server.config());
-        load.is_all_there(&whole, &said);
+        let whole = EventCollector::decode_with(&capture, &server.config());
+        load.assert_complete(&whole, &said);
         let file = server.capture_file();
         let digest = printed::digest(&file, server.port());
         assert_eq!(digest["totals"]["queries"], said.statements, "{load:?}");

@@ -1,14 +1,14 @@
 //! Tests of captures with missing packets, compared with the whole capture.
 
 use std::collections::HashMap;
-use toll_testkit::wire::{Events, Seen};
+use toll_testkit::wire::{DecodedEvent, EventCollector};
 use toll_wire::decoder::Config;
 
 /// Length of a pcap file's own header.
 const HEADER: usize = 24;
 
 /// The capture without the records that `lose` picks, by their number.
-pub fn without(capture: &[u8], mut lose: impl FnMut(usize) -> bool) -> Vec<u8> {
+pub fn drop_packets(capture: &[u8], mut lose: impl FnMut(usize) -> bool) -> Vec<u8> {
     let mut kept = capture[..HEADER].to_vec();
     let mut at = HEADER;
     for number in 0.. {
@@ -49,16 +49,16 @@ pub fn cut_between(capture: &[u8], least: usize) -> usize {
 
 /// One packet of a hundred is missing, at random: no event that is called clean may be false, and
 /// what is missing must show.
-pub fn one_packet_of_a_hundred(capture: &[u8], whole: &Events, config: &Config, case: &str) {
+pub fn one_packet_of_a_hundred(capture: &[u8], whole: &EventCollector, config: &Config, case: &str) {
     for mut state in [7_u64, 8, 9] {
         let mut lost = 0;
-        let lossy = without(capture, |_| {
+        let lossy = drop_packets(capture, |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let lose = (state >> 33).is_multiple_of(100);
             lost += u64::from(lose);
             lose
         });
-        let lossy = Events::with(&lossy, config);
+        let lossy = EventCollector::decode_with(&lossy, config);
         assert_eq!(lossy.ledger.frames.read + lost, whole.ledger.frames.read, "{case}");
         let clean = assert_clean_ones_are_true(&lossy, whole, case);
         assert!(lossy.ledger.commands.tainted > 0, "{case}");
@@ -67,15 +67,15 @@ pub fn one_packet_of_a_hundred(capture: &[u8], whole: &Events, config: &Config, 
 }
 
 /// Every clean event is one of `whole`, in text, parameters, rows and time. Returns their number.
-pub fn assert_clean_ones_are_true(seen: &Events, whole: &Events, case: &str) -> usize {
-    let mut truth: HashMap<(u16, u64), Vec<&Seen>> = HashMap::new();
+pub fn assert_clean_ones_are_true(seen: &EventCollector, whole: &EventCollector, case: &str) -> usize {
+    let mut truth: HashMap<(u16, u64), Vec<&DecodedEvent>> = HashMap::new();
     for event in &whole.list {
         truth.entry((event.port, event.start_ns)).or_default().push(event);
     }
     let clean = seen.list.iter().filter(|event| !event.tainted && event.query_ns.is_some());
     clean
         .map(|event| {
-            let same = |truth: &&Seen| {
+            let same = |truth: &&DecodedEvent| {
                 truth.query_ns == event.query_ns
                     && truth.first_byte_ns == event.first_byte_ns
                     && truth.rows_sent == event.rows_sent
@@ -90,7 +90,7 @@ pub fn assert_clean_ones_are_true(seen: &Events, whole: &Events, case: &str) -> 
 
 /// But for what was sent in a packet that is missing: the text of a PREPARE, or the types of
 /// values, which then read as `...`.
-pub fn is_same_statement(event: &Seen, truth: &Seen) -> bool {
+pub fn is_same_statement(event: &DecodedEvent, truth: &DecodedEvent) -> bool {
     if event.text.ends_with("(text not seen)") {
         return event.kind == truth.kind && event.statement_id == truth.statement_id;
     }

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use toll_load::summary::Summary;
-use toll_testkit::tcpdump::{Tcpdump, whole};
-use toll_testkit::wire::{Events, Seen};
+use toll_testkit::tcpdump::{Tcpdump, capture_without_drops};
+use toll_testkit::wire::{DecodedEvent, EventCollector};
 
 /// Two captures at once stamp the same packet one after the other.
 const STAMPED_APART_NS: u64 = 1_000_000;
 /// tcpdump opens its ring before it sets its filter: packets of the first moments pass it or do not.
 const OPENED_WITHIN_NS: u64 = 300_000_000;
 
-fn by_port(events: &Events) -> BTreeMap<u16, Vec<&Seen>> {
+fn by_port(events: &EventCollector) -> BTreeMap<u16, Vec<&DecodedEvent>> {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for event in &events.list {
         found.entry(event.port).or_default().push(event);
@@ -23,12 +23,12 @@ fn by_port(events: &Events) -> BTreeMap<u16, Vec<&Seen>> {
 }
 
 /// The load captured from its beginning, the same from its middle, and `toll load`'s summary.
-fn captured_twice(server: &Server, options: &[&str]) -> (Events, Vec<u8>, Summary) {
-    whole(|| capture_twice(server, options))
+fn captured_twice(server: &Server, options: &[&str]) -> (EventCollector, Vec<u8>, Summary) {
+    capture_without_drops(|| capture_twice(server, options))
 }
 
 /// `None` if the kernel dropped packets.
-fn capture_twice(server: &Server, options: &[&str]) -> Option<(Events, Vec<u8>, Summary)> {
+fn capture_twice(server: &Server, options: &[&str]) -> Option<(EventCollector, Vec<u8>, Summary)> {
     let all = Tcpdump::listen(server.port(), server.capture_file());
     let options: Vec<String> =
         ["point-select", "--time=60s", "--rate=3000"].iter().chain(options).map(|o| (*o).into()).collect();
@@ -44,7 +44,7 @@ fn capture_twice(server: &Server, options: &[&str]) -> Option<(Events, Vec<u8>, 
     assert!(load.wait().unwrap().success());
     server.wait_until_alone();
     let (late, all) = (late.stop(), all.stop());
-    Some((Events::with(&all?, &server.config()), late?, serde_json::from_str(&last).unwrap()))
+    Some((EventCollector::decode_with(&all?, &server.config()), late?, serde_json::from_str(&last).unwrap()))
 }
 
 /// Timestamp of the first packet of a capture.
@@ -60,13 +60,14 @@ fn all_from_then_on_is_there(server: &Server) {
         (8, &["--threads=8", "--compress=zlib"]),
     ] {
         let (whole, late, said) = captured_twice(server, options);
-        let is_statement = |event: &&Seen| event.text.starts_with("SELECT") && event.query_ns.is_some();
+        let is_statement =
+            |event: &&DecodedEvent| event.text.starts_with("SELECT") && event.query_ns.is_some();
         let prepares = connections * 2 * u64::from(!options.contains(&"--text"));
         let statements = whole.list.iter().filter(is_statement).count() as u64 - prepares;
         assert_eq!(statements, said.statements, "{options:?}: {:?}", whole.ledger);
 
         let begun_ns = first_ns(&late) + OPENED_WITHIN_NS;
-        let late = Events::with(&late, &server.config());
+        let late = EventCollector::decode_with(&late, &server.config());
         let commands = late.ledger.commands;
         assert_eq!(commands.complete + commands.tainted, commands.seen, "{options:?}: {:?}", late.ledger);
         let (whole, late) = (by_port(&whole), by_port(&late));

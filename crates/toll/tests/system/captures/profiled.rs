@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A running capture, stopped with the test.
-struct Capturing {
+struct RunningCapture {
     child: Child,
     file: PathBuf,
 }
 
-impl Drop for Capturing {
+impl Drop for RunningCapture {
     fn drop(&mut self) {
         // Both fail only if it has ended already.
         let _ = self.child.kill();
@@ -26,7 +26,7 @@ impl Drop for Capturing {
 /// Time limit for a capture to begin, far above that of the busiest host.
 const HUNG: Duration = Duration::from_secs(300);
 
-impl Capturing {
+impl RunningCapture {
     fn begin(dir: &Path, name: &str, program: &str, options: &[&str]) -> Self {
         let file = dir.join(name);
         let child = Command::new(program)
@@ -83,17 +83,17 @@ fn talk(ip: IpAddr) {
 /// Captures of the same minute, one of each form.
 fn captured(dir: &Path) -> Vec<PathBuf> {
     let lo = ["-i", "lo", "-U", "-Z", "root"];
-    let tcpdump = |name, options: &[&str]| Capturing::begin(dir, name, "tcpdump", options);
+    let tcpdump = |name, options: &[&str]| RunningCapture::begin(dir, name, "tcpdump", options);
     let mut all = vec![
         tcpdump("microseconds.pcap", &lo),
         tcpdump("nanoseconds.pcap", &[&lo[..], &["--time-stamp-precision=nano"]].concat()),
         tcpdump("snapped.pcap", &[&lo[..], &["-s", "68"]].concat()),
         tcpdump("cooked-1.pcap", &["-i", "any", "-y", "LINUX_SLL", "-U", "-Z", "root"]),
         tcpdump("cooked-2.pcap", &["-i", "any", "-y", "LINUX_SLL2", "-U", "-Z", "root"]),
-        Capturing::begin(dir, "one.pcapng", "dumpcap", &["-q", "-i", "lo"]),
-        Capturing::begin(dir, "two.pcapng", "dumpcap", &["-q", "-i", "lo", "-i", "any"]),
-        Capturing::begin(dir, "dumpcap.pcap", "dumpcap", &["-q", "-P", "-i", "lo"]),
-        Capturing::begin(dir, "tshark.pcapng", "tshark", &["-q", "-i", "lo"]),
+        RunningCapture::begin(dir, "one.pcapng", "dumpcap", &["-q", "-i", "lo"]),
+        RunningCapture::begin(dir, "two.pcapng", "dumpcap", &["-q", "-i", "lo", "-i", "any"]),
+        RunningCapture::begin(dir, "dumpcap.pcap", "dumpcap", &["-q", "-P", "-i", "lo"]),
+        RunningCapture::begin(dir, "tshark.pcapng", "tshark", &["-q", "-i", "lo"]),
     ];
     let begun = Instant::now();
     loop {
@@ -101,13 +101,13 @@ fn captured(dir: &Path) -> Vec<PathBuf> {
             talk(ip);
         }
         // All of them ask: each tells by itself whether it has ended.
-        if all.iter_mut().map(Capturing::has_some).filter(|has| !has).count() == 0 {
+        if all.iter_mut().map(RunningCapture::has_some).filter(|has| !has).count() == 0 {
             break;
         }
         assert!(begun.elapsed() < HUNG, "a capture does not begin");
         std::thread::sleep(Duration::from_millis(100));
     }
-    all.into_iter().map(Capturing::end).collect()
+    all.into_iter().map(RunningCapture::end).collect()
 }
 
 /// A pcap of this host (little-endian) with its fields in big-endian order.

@@ -21,18 +21,18 @@ fn query_events_of_real_loads_say_what_their_packets_say() {
     ];
     for (case, options) in cases {
         let options = [options, &["--time=30"]].concat();
-        server.captured(|| server.sysbench(&options));
+        server.capture_while(|| server.sysbench(&options));
         assert_same(&server.capture_file(), server.port(), case);
     }
 }
 
 /// A running `toll capture`, stopped with the test.
-struct Live {
+struct LiveCapture {
     child: Child,
     words: BufReader<ChildStderr>,
 }
 
-impl Live {
+impl LiveCapture {
     /// Starts it, and returns once it captures on the server's port on loopback.
     fn listen(server: &Server, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_toll"))
@@ -71,7 +71,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveCapture {
     fn drop(&mut self) {
         // Both fail only if it has ended already.
         let _ = self.child.kill();
@@ -90,7 +90,7 @@ fn a_capture_of_queries_holds_every_statement_that_the_server_counted() {
     for (case, options) in cases {
         let options = [options, &["--time=30"]].concat();
         let file = server.path("live.queries");
-        let live = Live::listen(&server, &["--overwrite", "--queries", file.to_str().unwrap()]);
+        let live = LiveCapture::listen(&server, &["--overwrite", "--queries", file.to_str().unwrap()]);
         let counts = counted(&server, || server.sysbench(&options));
         server.wait_until_alone();
         let (_, said) = live.end();
@@ -120,7 +120,7 @@ fn a_capture_of_queries_holds_every_statement_that_the_server_counted() {
 #[test]
 fn a_digest_of_a_running_capture_ranks_every_statement_that_the_server_counted() {
     let Some(server) = Server::installed(&["sysbench"], &[]) else { return };
-    let live = Live::listen(&server, &["--digest", "--every", "1s", "--json"]);
+    let live = LiveCapture::listen(&server, &["--digest", "--every", "1s", "--json"]);
     let options = ["--db-ps-mode=auto", "--threads=8", "--events=2000", "--rate=500", "--time=30"];
     let counts = counted(&server, || server.sysbench(&options));
     server.wait_until_alone();
@@ -140,13 +140,15 @@ fn a_capture_stays_within_its_budget_and_says_what_share_it_kept() {
         server.load(&["read-only".into(), format!("--time={seconds}s"), "--threads=64".into()])
     };
     // A third of what it takes without one, however fast this host is.
-    let unbound = Live::listen(&server, &["--digest", "--json"]);
+    let unbound = LiveCapture::listen(&server, &["--digest", "--json"]);
     let begun = Instant::now();
     load(3);
     let budget = unbound.cpu_s() / begun.elapsed().as_secs_f64() / 3.0;
     unbound.end();
-    let live =
-        Live::listen(&server, &["--digest", "--budget", &format!("cpu={:.3}%", budget * 100.0), "--json"]);
+    let live = LiveCapture::listen(
+        &server,
+        &["--digest", "--budget", &format!("cpu={:.3}%", budget * 100.0), "--json"],
+    );
     let settled = load(4);
     let (begun, used_s) = (Instant::now(), live.cpu_s());
     let measured = load(10);

@@ -18,7 +18,7 @@ fn a_captured_workload_is_sent_again_statement_by_statement() {
     let Some(server) = Server::installed(&["tcpdump"], &[]) else { return };
     for way in ["--text", "--threads=4"] {
         let options = ["read-only", "--time=1s", "--rate=50", "--arrivals=uniform", way].map(String::from);
-        server.captured(|| server.load(&options));
+        server.capture_while(|| server.load(&options));
         let lines = printed::lines(&server.capture_file(), server.port());
         let due = selects(&lines);
         assert_eq!(due % 14, 0, "{way}: a transaction holds 14");

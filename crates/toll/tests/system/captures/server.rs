@@ -13,7 +13,7 @@ use toll_load::tables::{self, TableLayout};
 use toll_mysql::{Connection, Target};
 use toll_server::{DatasetSpec, Sandbox, SandboxSpec, ServerProgram};
 use toll_sys::program::find_program;
-use toll_testkit::tcpdump::{Tcpdump, whole};
+use toll_testkit::tcpdump::{Tcpdump, capture_without_drops};
 use toll_wire::decoder::Config;
 
 const TABLE: TableSet = TableSet { tables: 2, rows: 1000, distribution: Distribution::Special };
@@ -127,8 +127,8 @@ impl Server {
     }
 
     /// Packets on the server's port while `work` runs, and the result of `work`.
-    pub fn captured<T>(&self, mut work: impl FnMut() -> T) -> (Vec<u8>, T) {
-        whole(|| {
+    pub fn capture_while<T>(&self, mut work: impl FnMut() -> T) -> (Vec<u8>, T) {
+        capture_without_drops(|| {
             let tcpdump = Tcpdump::listen(self.port(), self.capture_file());
             let outcome = work();
             self.wait_until_alone();

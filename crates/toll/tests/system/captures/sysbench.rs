@@ -1,16 +1,16 @@
 //! Tests that a capture of sysbench holds exactly the statements that the server counted.
 
-use super::loss::{assert_clean_ones_are_true, cut_between, one_packet_of_a_hundred, without};
+use super::loss::{assert_clean_ones_are_true, cut_between, drop_packets, one_packet_of_a_hundred};
 use super::server::Server;
 use std::collections::HashMap;
-use toll_testkit::wire::{Events, Seen};
+use toll_testkit::wire::{DecodedEvent, EventCollector};
 use toll_wire::event::CommandKind;
 
-fn count(events: &Events, kind: CommandKind) -> u64 {
+fn count(events: &EventCollector, kind: CommandKind) -> u64 {
     events.list.iter().filter(|event| event.kind == kind).count() as u64
 }
 
-fn assert_all_counted(events: &Events, counts: &HashMap<String, u64>, case: &str) {
+fn assert_all_counted(events: &EventCollector, counts: &HashMap<String, u64>, case: &str) {
     let texts = counts["Com_select"] + counts["Com_begin"] + counts["Com_commit"];
     let executed = counts["Com_stmt_execute"];
     assert_eq!(count(events, CommandKind::Execute), executed, "{case}");
@@ -50,17 +50,18 @@ fn whole_captures_hold_every_statement_and_lossy_ones_no_false_one() {
     ];
     for (case, options) in cases {
         let options = [options, &["--time=30"]].concat();
-        let (capture, counts) = server.captured(|| counted(&server, || server.sysbench(&options)));
-        let whole = Events::with(&capture, &server.config());
+        let (capture, counts) = server.capture_while(|| counted(&server, || server.sysbench(&options)));
+        let whole = EventCollector::decode_with(&capture, &server.config());
         assert_all_counted(&whole, &counts, case);
         one_packet_of_a_hundred(&capture, &whole, &server.config(), case);
 
         // The capture begins midway.
         let begin = cut_between(&capture, 2000);
-        let joined = Events::with(&without(&capture, |number| number < begin), &server.config());
+        let joined =
+            EventCollector::decode_with(&drop_packets(&capture, |number| number < begin), &server.config());
         assert_clean_ones_are_true(&joined, &whole, case);
         // A login of which the first packets are missing has no known beginning.
-        let whole_command = |event: &&Seen| event.text != "administrator command: Connect";
+        let whole_command = |event: &&DecodedEvent| event.text != "administrator command: Connect";
         let begun_ns = joined.list.iter().map(|event| event.start_ns).min().unwrap();
         let due = whole.list.iter().filter(whole_command).filter(|event| event.start_ns >= begun_ns).count();
         let found: Vec<_> = joined.list.iter().filter(whole_command).collect();

@@ -1,0 +1,128 @@
+//! Control checks: known effects are found, and none where there is none.
+//!
+//! A/A, placebo and power; doses of known size are in `doses.rs`. Never changes a verdict: it only qualifies
+//! it.
+
+use super::compare::Comparison;
+use super::warnings::RunWarning;
+use crate::estimate_format;
+use toll_record::{AaCheck, Arm, Compare, ControlCheck, Mde, Outcome, Plan, Role, catalogue};
+use toll_stats::Interval;
+
+/// Power at which the minimum detectable effect is stated.
+const POWER: f64 = 0.8;
+
+/// A/A check: the baseline under another name, on its judged outcome.
+pub fn check_aa(arm: &Arm, judged: &Outcome) -> AaCheck {
+    AaCheck {
+        arm: arm.name.clone(),
+        toll_pct: judged.toll_pct,
+        ci95_pct: judged.ci95_pct,
+        effect: judged.effect,
+        ci95: judged.ci95,
+        ok: interval(judged).is_some_and(|ci| interval_contains(ci, 0.0)),
+    }
+}
+
+pub fn warn_aa(outcome: &str, check: &AaCheck, judged: &Comparison) -> Option<RunWarning> {
+    let found = estimate_format::format_interval(&judged.outcome)?;
+    (!check.ok).then(|| RunWarning::AaFailed { arm: check.arm.clone(), outcome: outcome.to_owned(), found })
+}
+
+/// Placebo check: a process that does nothing must have no overhead.
+pub fn check_placebo(outcome: &str, arm: &Arm, judged: &Outcome) -> ControlCheck {
+    check_control(outcome, arm, judged, 0.0, "does nothing", None)
+}
+
+/// Check of an arm with a known effect. `excuse`: another reason for an unexpected outcome.
+pub fn check_control(
+    outcome: &str,
+    arm: &Arm,
+    found: &Outcome,
+    expected_pct: f64,
+    deed: &str,
+    excuse: Option<String>,
+) -> ControlCheck {
+    let name = &arm.name;
+    let expected = if expected_pct == 0.0 {
+        format!("{name} {deed}: {outcome} should stay as it is")
+    } else {
+        format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%")
+    };
+    let is_found = interval(found).is_some_and(|ci| interval_contains(ci, expected_pct));
+    let excuse = excuse.filter(|_| !is_found);
+    let ok = is_found || excuse.is_some();
+    let text = match (estimate_format::format_estimate(found), interval(found)) {
+        (Some(_), Some(_)) => {
+            let word = if is_found { "and does" } else { "but does not" };
+            let excuse = excuse.map_or_else(String::new, |excuse| format!("; {excuse}"));
+            format!("{expected}, {word}: {}{excuse}", estimate_format::describe_estimate(found))
+        }
+        (Some(estimate), None) => format!("{expected}; {estimate} found, too few rounds to decide"),
+        _ => format!("{expected}; it was not measured"),
+    };
+    ControlCheck {
+        arm: name.clone(),
+        outcome: outcome.to_owned(),
+        expected_pct,
+        toll_pct: found.toll_pct,
+        ci95_pct: found.ci95_pct,
+        effect: found.effect,
+        ci95: found.ci95,
+        ok,
+        text,
+    }
+}
+
+pub fn warn_control(check: &ControlCheck) -> Option<RunWarning> {
+    let decided = check.ci95_pct.or(check.ci95).is_some();
+    (decided && !check.ok)
+        .then(|| RunWarning::ControlMissed { arm: check.arm.clone(), text: check.text.clone() })
+}
+
+/// The interval in percent or in the outcome's unit. Zero is zero in both.
+fn interval(outcome: &Outcome) -> Option<[f64; 2]> {
+    outcome.ci95_pct.or(outcome.ci95)
+}
+
+fn interval_contains([low, high]: [f64; 2], value: f64) -> bool {
+    Interval { low, high }.contains(value)
+}
+
+/// Minimum detectable effect of this run.
+///
+/// It uses the spread of the A/A differences, else the median spread of the treatments. Each treatment has
+/// its share of alpha, as in the forecast.
+pub fn estimate_mde(plan: &Plan, arms: &[(Role, &Comparison)]) -> Option<Mde> {
+    let treatments = arms.iter().filter(|(role, _)| *role == Role::Treatment).count() as u32;
+    let spread = |role: Role| -> Vec<(f64, usize)> {
+        let enough = arms.iter().filter(|(r, c)| *r == role && c.pairs.d.len() > 1);
+        enough.map(|(_, c)| (toll_stats::sd(&c.pairs.d), c.pairs.d.len())).collect()
+    };
+    let mut known = spread(Role::Aa);
+    if known.is_empty() {
+        known = spread(Role::Treatment);
+    }
+    let rounds = known.iter().map(|k| k.1).max();
+    let spreads: Vec<f64> = known.iter().map(|k| k.0).collect();
+    let sd = (!spreads.is_empty()).then(|| toll_stats::median(&spreads));
+    let achieved = sd.zip(rounds).and_then(|(sd, n)| {
+        toll_stats::minimum_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
+    });
+    // On the scale of the differences: logarithms, or the outcome's unit.
+    let (is_ratio, margin) = match catalogue::find_definition(&plan.outcomes, &plan.primary) {
+        Some(outcome) if outcome.compare == Compare::LogRatio => {
+            (true, Some(toll_stats::pct_to_log_ratio(plan.margin_pct)))
+        }
+        outcome => (false, outcome.and_then(|outcome| outcome.margin)),
+    };
+    let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, treatments, POWER);
+    let mde = Mde {
+        planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
+        achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::log_ratio_to_pct),
+        achieved: achieved.filter(|_| !is_ratio),
+        rounds_for_margin: sd.zip(margin).and_then(rounds_for),
+    };
+    let known = [mde.planned_pct, mde.achieved_pct, mde.achieved];
+    (known.iter().any(Option::is_some) || mde.rounds_for_margin.is_some()).then_some(mde)
+}

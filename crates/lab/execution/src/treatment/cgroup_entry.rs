@@ -1,0 +1,46 @@
+//! Start of a program inside its control groups, from its first instruction on.
+
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use toll_sys::child_process;
+
+/// Command line of `toll enter` before it has become the program.
+const ENTER_PREFIX: &[u8] = b"/proc/self/exe\0enter\0";
+/// Time limit for a program to begin. After that its window starts all the same.
+const ENTER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Command for the program, alone or (`toll enter`) inside these groups.
+pub fn build_command(groups: &[PathBuf], program: &Path, words: &[String]) -> Command {
+    if groups.is_empty() {
+        let mut command = child_process::clean_env_command(program);
+        command.args(words);
+        return command;
+    }
+    // Itself, even if its file was replaced meanwhile.
+    let mut command = child_process::clean_env_command("/proc/self/exe");
+    command.arg("enter").args(groups).arg("--").arg(program).args(words);
+    command
+}
+
+/// Returns once the program itself runs, or has ended.
+///
+/// On a busy host a window could otherwise be over before its treatment begins.
+pub fn wait_until_entered(pid: u32) {
+    let begun = Instant::now();
+    let is_entering =
+        || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(ENTER_PREFIX));
+    while is_entering() && begun.elapsed() < ENTER_TIMEOUT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Creates a group inside the run's.
+pub fn create_cgroup(run: &Path, stem: &str) -> anyhow::Result<PathBuf> {
+    let path = run.join(stem);
+    // The run's own with it, should somebody have tidied up in between.
+    std::fs::create_dir_all(&path)
+        .with_context(|| format!("cannot make control group {}", path.display()))?;
+    Ok(path)
+}

@@ -1,0 +1,26 @@
+//! Progress of a run: where it is, how long it takes yet, and the load. Never draws it: a display of the program's does.
+
+use crate::testbed::data::LoadProgress;
+use crate::workload::LiveLoad;
+use toll_record::Plan;
+
+/// Where the progress of a run is shown.
+pub trait Progress: LoadProgress {
+    /// From now on this is what lies ahead.
+    fn set_plan(&self, plan: &Plan);
+
+    /// A trial begins.
+    fn begin_trial(&self, round: u32, trial: u32, arm: &str);
+
+    /// The smallest effect that is found so far, percent.
+    fn show_mde(&self, pct: f64);
+
+    /// The load, as of now.
+    fn show_load(&self, live: Option<LiveLoad>);
+
+    /// A line that stays.
+    fn print_line(&self, text: &str);
+
+    /// Leaves the terminal as it was.
+    fn finish(&self);
+}

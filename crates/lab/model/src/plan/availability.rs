@@ -1,0 +1,258 @@
+//! Availability check: the reason why a variant cannot run on this host, if there is one.
+
+use super::arm::is_written_by_server;
+use crate::placeholders::PlaceholderValues;
+use std::collections::{BTreeMap, BTreeSet};
+use toll_record::{Arm, HeldIn, Setup};
+
+/// Placeholders that each trial fills in for itself.
+pub const PER_TRIAL_PLACEHOLDERS: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
+
+/// Capabilities of the host and its servers.
+#[derive(Debug, Clone)]
+pub struct TestbedFacts {
+    pub host: HostFacts,
+    /// The test setup, as requested.
+    pub setup: Setup,
+    /// Servers in the order of the setup, or the reason why one could not be started. Empty: there is no
+    /// server.
+    pub servers: Vec<Result<ServerFacts, String>>,
+    /// Rig steps that could not be made: the reason by kind.
+    pub rig_missing: BTreeMap<String, String>,
+}
+
+/// All that planning knows of the host. It never looks for itself.
+#[derive(Debug, Clone)]
+pub struct HostFacts {
+    pub is_root: bool,
+    /// CPUs that programs may use.
+    pub cpus: f64,
+    /// Unix time at which the run began, microseconds.
+    pub wall_us: u64,
+    /// Mechanism that groups a treatment's processes.
+    pub held_in: HeldIn,
+    /// Required things that the host lacks, each with the reason and the remedy.
+    pub missing: BTreeMap<Required, String>,
+}
+
+/// Something that an arm requires of the host, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Required {
+    /// A program by its name or path, to be started.
+    Program(String),
+    /// A file by its path, of any kind.
+    File(String),
+    /// An environment variable.
+    Variable(String),
+    /// A kernel setting by its `sysctl` name.
+    Setting(String),
+}
+
+/// Capabilities of one server.
+#[derive(Debug, Clone)]
+pub struct ServerFacts {
+    pub server: toll_record::Server,
+    pub variables: BTreeMap<String, String>,
+    /// True if toll may change global variables (its own sandbox, or a user with the privilege).
+    pub can_set_global: bool,
+    /// The reason why the server's logs cannot be read; `None` if they can.
+    pub log_error: Option<String>,
+}
+
+impl TestbedFacts {
+    /// The server that the baseline is measured on.
+    pub fn baseline_server(&self) -> Option<&ServerFacts> {
+        self.servers.first()?.as_ref().ok()
+    }
+}
+
+/// The reason why an arm cannot run, and the remedy. `None` if it can run.
+pub fn unavailable_reason(arm: &Arm, facts: &TestbedFacts) -> Option<String> {
+    let step = arm.needs.rig.iter().find_map(|kind| Some((kind, facts.rig_missing.get(kind)?)));
+    if let Some((kind, why)) = step {
+        return Some(format!("the rig's step {kind} cannot be made here: {why}"));
+    }
+    if let Some(why) = required_anywhere(arm).find_map(|required| facts.host.missing.get(&required)) {
+        return Some(why.clone());
+    }
+    if arm.needs.root && !facts.host.is_root {
+        return Some("needs root: run toll with sudo".into());
+    }
+    match facts.servers.get(facts.setup.server_index(&arm.name)) {
+        None => None,
+        Some(Err(why)) => Some(format!("the server that it needs for itself does not start: {why}")),
+        Some(Ok(server)) => unavailable_reason_on(arm, server),
+    }
+}
+
+/// What an arm requires of the host, whichever server it is measured on.
+fn required_anywhere(arm: &Arm) -> impl Iterator<Item = Required> {
+    let needed = arm.needs.programs.iter().map(|name| match name.contains('/') {
+        true => Required::File(name.clone()),
+        false => Required::Program(name.clone()),
+    });
+    let variables = arm.treatment.processes.iter().flat_map(|process| &process.env);
+    let settings = arm.treatment.sysctl.iter().map(|(name, _)| name);
+    needed
+        .chain(variables.map(|name| Required::Variable(name.clone())))
+        .chain(settings.map(|name| Required::Setting(name.clone())))
+}
+
+/// All that an arm requires of the host by name, so that somebody can look for it.
+pub fn required(arm: &Arm, fill: &PlaceholderValues) -> BTreeSet<Required> {
+    let open = with_open(fill);
+    let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
+    let programs = stages.filter_map(|words| open.fill_in(words.first()?).ok()).map(Required::Program);
+    required_anywhere(arm).chain(programs).collect()
+}
+
+/// Placeholders as far as they are known before a trial.
+fn with_open(fill: &PlaceholderValues) -> PlaceholderValues {
+    let mut open = fill.clone();
+    for name in PER_TRIAL_PLACEHOLDERS {
+        open.set(name, name.to_uppercase());
+    }
+    open
+}
+
+fn unavailable_reason_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
+    let treatment = &arm.treatment;
+    if treatment.has_statements() && !server.can_set_global {
+        return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
+    }
+    if is_written_by_server(arm)
+        && let Some(reason) = &server.log_error
+    {
+        return Some(reason.clone());
+    }
+    let was_there = server.server.kind == "external";
+    if was_there && !arm.server_options.is_empty() {
+        return Some(
+            "it needs a server with options of its own, and this server was there before: leave out --server"
+                .into(),
+        );
+    }
+    if was_there && !treatment.on.is_empty() && treatment.off.is_empty() {
+        return Some(
+            "its `on` has no `off`, and this server was there before: write how it is put back, or use `set` and \
+             `update`, which toll puts back by itself"
+                .into(),
+        );
+    }
+    let set = treatment.settings.iter().filter(|setting| !setting.if_known).map(|setting| &setting.name);
+    for variable in set.chain(&arm.needs.variables) {
+        match server.variables.get(variable.as_str()) {
+            None => {
+                return Some(format!(
+                    "{} {} has no variable {variable}",
+                    server.server.flavour, server.server.version
+                ));
+            }
+            Some(value)
+                if arm.needs.variables.contains(variable)
+                    && variable == "performance_schema"
+                    && value == "OFF" =>
+            {
+                return Some("performance_schema is off: start the server with performance_schema=ON".into());
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+/// The reason why an arm's commands cannot be carried out on this server. `None` if they can.
+///
+/// Placeholders are filled in as far as they are known before a trial.
+pub fn unrunnable_reason(arm: &Arm, placeholders: &PlaceholderValues, host: &HostFacts) -> Option<String> {
+    let open = with_open(placeholders);
+    let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
+    for (i, word) in stages.flat_map(|words| words.iter().enumerate()) {
+        match open.fill_in(word) {
+            Ok(program) if i == 0 => {
+                if let Some(why) = host.missing.get(&Required::Program(program)) {
+                    return Some(why.clone());
+                }
+            }
+            Ok(_) => {}
+            Err(error) => return Some(format!("{error:#}")),
+        }
+    }
+    let texts = (arm.treatment.processes.iter().filter_map(|process| process.stdout.as_ref()))
+        .chain(arm.treatment.settings.iter().map(|setting| &setting.value));
+    texts.filter_map(|text| open.fill_in(text).err()).map(|error| format!("{error:#}")).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placeholders::BUILT_IN_PLACEHOLDERS;
+    use crate::plan::{ResolvedScenario, RunOverrides};
+    use crate::scenario::Preset;
+
+    fn facts(flavour: &str, missing: &[(Required, &str)]) -> TestbedFacts {
+        let server = toll_record::Server {
+            kind: "sandbox".into(),
+            flavour: flavour.into(),
+            version: "8.0.15".into(),
+            address: "/run/mysqld.sock".into(),
+            config: vec![],
+        };
+        let server =
+            ServerFacts { server, variables: BTreeMap::new(), can_set_global: true, log_error: None };
+        let missing = missing.iter().map(|(required, why)| (required.clone(), (*why).to_owned()));
+        TestbedFacts {
+            host: HostFacts {
+                is_root: false,
+                cpus: 6.0,
+                wall_us: 3_000_000_016,
+                held_in: HeldIn::ProcessGroup,
+                missing: missing.collect(),
+            },
+            setup: Setup::default(),
+            servers: vec![Ok(server)],
+            rig_missing: BTreeMap::new(),
+        }
+    }
+
+    fn settled(preset: &str, arm: &str) -> ResolvedScenario {
+        let overrides = RunOverrides { arms: Some(vec![arm.into()]), ..RunOverrides::default() };
+        ResolvedScenario::new(Preset::named(preset).unwrap().scenario().unwrap(), &overrides).unwrap()
+    }
+
+    fn fill() -> PlaceholderValues {
+        let mut placeholders = PlaceholderValues::default();
+        BUILT_IN_PLACEHOLDERS.iter().for_each(|(name, _)| placeholders.set(name, "x".into()));
+        placeholders
+    }
+
+    fn planned(settled: &ResolvedScenario, facts: &TestbedFacts, arm: &str) -> Arm {
+        let plan = settled.plan(facts, &|_| fill(), vec![]).unwrap();
+        plan.arms.into_iter().find(|planned| planned.name == arm).unwrap()
+    }
+
+    #[test]
+    fn a_dump_needs_the_program_of_its_own_server_and_no_other() {
+        let settled = settled("socket-vs-tcp", "dump-tcp");
+        for (flavour, own) in [("mysql", "mysqldump"), ("mariadb", "mariadb-dump")] {
+            let program = |name: &str| Required::Program(name.to_owned());
+            let required = settled.required(&facts(flavour, &[]), &|_| fill());
+            let dumps = ["mysqldump", "mariadb-dump"].map(|name| required.contains(&program(name)));
+            assert_eq!(dumps, [flavour == "mysql", flavour == "mariadb"]);
+            for dump in ["mysqldump", "mariadb-dump"] {
+                let facts = facts(flavour, &[(program(dump), "not installed")]);
+                let why = planned(&settled, &facts, "dump-tcp").unavailable;
+                assert_eq!(why.as_deref(), (dump == own).then_some("not installed"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_is_the_same_for_the_same_facts_whatever_the_host() {
+        let facts = facts("mariadb", &[]);
+        let plan = settled("tcpdump-impact", "burn").plan(&facts, &|_| fill(), vec![]).unwrap();
+        assert_eq!((plan.seed, plan.started_wall_us), (1_000_000_002, 3_000_000_016));
+        let burn = plan.arms.iter().find(|arm| arm.name == "burn").unwrap();
+        assert!((burn.burn_share.unwrap() - 0.6).abs() < 1e-9, "a tenth of six CPUs");
+    }
+}

@@ -1,0 +1,147 @@
+//! Tests of a dump, server or disk that fails midway: there is then no backup, and a clear error.
+
+use super::{assert_success, files, fill, wait_until, whole_backups};
+use crate::lab::{Lab, output_text};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// A dump program like any other, with `script` in place of the dump of the rows.
+fn program(lab: &Lab, name: &str, script: &str) -> String {
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version*|*--routines*) exec mariadb-dump \"$@\";; esac\n{script}\n"
+    );
+    let path = lab.write(name, &text);
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_dump_that_was_cut_short_or_killed_is_no_backup() {
+    let lab = toll_testkit::lab!();
+    let source = lab.start_server();
+    fill(2000, |sql| source.run(sql));
+    let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
+    let ends = [
+        // It says 0, and lacks its end.
+        ("cut", "mariadb-dump \"$@\" | head -c 300000; exit 0", "last line does not say so"),
+        // Its end is there, and it says that it failed.
+        ("failed", "mariadb-dump \"$@\"; echo 'some table is crashed' >&2; exit 2", "some table is crashed"),
+        ("killed", "mariadb-dump \"$@\" | head -c 300000; kill -9 $$", "signal: 9"),
+        ("nothing", "exit 0", "last line does not say so"),
+    ];
+    for (name, script, word) in ends {
+        let program = program(&lab, name, script);
+        let arguments =
+            ["backup", "--server", &dsn, "--to", &store, "--git", &git, "--dump-program", &program];
+        let output = lab.toll(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", output_text(&output));
+        assert!(output_text(&output).contains(word), "{name}: {}", output_text(&output));
+        assert_eq!(whole_backups(&lab, &store), 0);
+        let branches = Command::new("git").args(["-C", &git, "for-each-ref"]).output().unwrap();
+        assert!(branches.stdout.is_empty(), "{name}: {}", output_text(&branches));
+        lab.assert_nothing_left();
+    }
+    assert!(!files(&Path::new(&store).join("pieces")).is_empty(), "what had arrived is kept");
+    assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--git", &git]));
+    assert_eq!(whole_backups(&lab, &store), 1);
+}
+
+#[test]
+fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
+    let lab = toll_testkit::lab!();
+    let source = lab.start_server();
+    fill(60_000, |sql| source.run(sql));
+    source.run("CREATE TABLE shop.zz (id INT PRIMARY KEY)");
+    source.run("INSERT INTO shop.zz VALUES (1)");
+    let (store, dsn) = (lab.path("store"), source.dsn());
+    let pieces = || files(&Path::new(&store).join("pieces")).len();
+    let words = lab.path("words");
+    let mut altered = lab.spawn_with_stderr(&["backup", "--server", &dsn, "--to", &store], &words);
+    wait_until("the dump goes on", || pieces() > 3);
+    source.run("ALTER TABLE shop.zz ADD COLUMN x INT, FORCE");
+    assert!(!altered.wait().unwrap().success(), "{}", std::fs::read_to_string(&words).unwrap());
+    let told = std::fs::read_to_string(&words).unwrap();
+    assert!(told.contains("definition has changed"), "{told}");
+    assert_eq!(whole_backups(&lab, &store), 0);
+    lab.assert_nothing_left();
+
+    std::fs::remove_dir_all(&store).unwrap();
+    let mut gone = lab.spawn_with_stderr(&["backup", "--server", &dsn, "--to", &store], &words);
+    wait_until("the dump goes on", || pieces() > 3);
+    source.signal("KILL");
+    assert!(!gone.wait().unwrap().success());
+    let told = std::fs::read_to_string(&words).unwrap();
+    assert!(told.contains("the dump failed") && told.contains("server"), "{told}");
+    assert_eq!(whole_backups(&lab, &store), 0);
+    lab.assert_nothing_left();
+}
+
+/// A file system of its own. Not available without root.
+struct Disk(String);
+
+impl Disk {
+    fn small(lab: &Lab) -> Option<Self> {
+        let disk = Self(lab.path("small"));
+        std::fs::create_dir(&disk.0).unwrap();
+        if lab.is_root && disk.mount(&["-t", "tmpfs", "-o", "size=400k", "tmpfs"]) {
+            return Some(disk);
+        }
+        toll_testkit::skip!("a small disk needs root");
+        None
+    }
+
+    fn mount(&self, arguments: &[&str]) -> bool {
+        Command::new("mount").args(arguments).arg(&self.0).status().is_ok_and(|status| status.success())
+    }
+
+    fn grow(&self) {
+        assert!(self.mount(&["-o", "remount,size=50m"]));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_comes_after_makes_it_whole() {
+    let lab = toll_testkit::lab!();
+    let Some(disk) = Disk::small(&lab) else { return };
+    let source = lab.start_server();
+    fill(20_000, |sql| source.run(sql));
+    let (store, dsn) = (format!("{}/store", disk.0), source.dsn());
+    let full = lab.toll(&["backup", "--server", &dsn, "--to", &store, "--retry-for", "5s"]);
+    assert!(!full.status.success() && output_text(&full).contains("No space left"), "{}", output_text(&full));
+    lab.assert_nothing_left();
+    disk.grow();
+    assert_eq!(whole_backups(&lab, &store), 0);
+    assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &store]));
+    assert_eq!(whole_backups(&lab, &store), 1);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_full_disk_below_git_is_told_in_its_words_and_leaves_no_report_of_a_crash() {
+    let lab = toll_testkit::lab!();
+    let Some(disk) = Disk::small(&lab) else { return };
+    let source = lab.start_server();
+    fill(20_000, |sql| source.run(sql));
+    let (git, dsn) = (format!("{}/repo.git", disk.0), source.dsn());
+    let full = lab.toll(&["backup", "--server", &dsn, "--git", &git]);
+    assert!(
+        !full.status.success() && output_text(&full).contains("Out of diskspace"),
+        "{}",
+        output_text(&full)
+    );
+    let left = files(Path::new(&git));
+    assert!(!left.iter().any(|path| path.to_string_lossy().contains("crash")), "{left:?}");
+    lab.assert_nothing_left();
+    disk.grow();
+    assert_success(lab.toll(&["backup", "--server", &dsn, "--git", &git]));
+    let fsck = Command::new("git").args(["-C", &git, "fsck"]).output().unwrap();
+    assert!(fsck.status.success(), "{}", output_text(&fsck));
+    lab.assert_nothing_left();
+}
