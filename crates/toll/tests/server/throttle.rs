@@ -344,7 +344,7 @@ fn signals_end_the_dump_and_leave_nothing() {
 
 #[test]
 fn past_its_limits_the_dump_is_freed_or_ended() {
-    let fixture = throttle_fixture("20000");
+    let fixture = throttle_fixture("5000");
     let plain = fixture.plain();
     let late = ["--max-time", "0s", "--max-rate", "128K"];
     let freed = fixture.throttle(&[&late[..], &["--json"]].concat(), &fixture.dump());
