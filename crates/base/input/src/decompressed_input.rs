@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
-use toll_wire::log::{FileKind, detect_kind};
+use toll_wire::detect::{FileKind, detect_kind};
 
 /// Bytes inspected to detect the type.
 const HEAD_SIZE: usize = 64 * 1024;

@@ -12,6 +12,7 @@
 pub mod accounting;
 pub mod attribute;
 pub mod decoder;
+pub mod detect;
 mod direction;
 mod endpoints;
 pub mod event;

@@ -5,7 +5,7 @@ use anyhow::bail;
 use std::io::Read;
 use std::path::Path;
 use toll_input::{DecompressedInput, Progress};
-use toll_wire::log::{FileKind, detect_kind};
+use toll_wire::detect::{FileKind, detect_kind};
 use toll_wire::pcap::Format;
 
 /// File type, after decompression.

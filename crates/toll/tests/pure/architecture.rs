@@ -305,6 +305,30 @@ fn no_crate_is_larger_than_a_reader_can_hold() {
 }
 
 #[test]
+fn no_folders_of_a_crate_use_each_other_in_a_circle() {
+    for (name, package) in packages().iter().filter(|(name, _)| name.starts_with("toll")) {
+        let src = package.dir.join("src");
+        let entries = std::fs::read_dir(&src).expect("sources").flatten().map(|entry| entry.path());
+        let folders: BTreeMap<String, PathBuf> = entries
+            .filter(|path| path.is_dir())
+            .filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path)))
+            .collect();
+        let uses = |folder: &str, other: &str| {
+            let direct = format!("crate::{other}::");
+            let is_use = |(_, line): &(String, String)| calls(line, &[&direct]);
+            folder != other && built_lines(&folders[folder]).iter().any(|line| is_use(line))
+        };
+        let mut circle: BTreeSet<&String> = folders.keys().collect();
+        // What uses nothing that is left is in no circle.
+        while let Some(end) = circle.iter().copied().find(|one| !circle.iter().any(|other| uses(one, other)))
+        {
+            circle.remove(end);
+        }
+        assert!(circle.is_empty(), "{name}: folders use each other in a circle: {circle:?}");
+    }
+}
+
+#[test]
 fn no_file_is_long_without_a_reason() {
     let crates = root().join("crates");
     let (mut long, mut open) = (BTreeSet::new(), vec![crates.clone()]);

@@ -195,7 +195,7 @@ struct EntryHeader<'a> {
     argument: usize,
 }
 
-pub(super) fn is_entry_start(line: &[u8]) -> bool {
+pub(crate) fn is_entry_start(line: &[u8]) -> bool {
     parse_entry_header(line).is_some()
 }
 

@@ -5,7 +5,6 @@
 mod accounting;
 mod audit;
 mod decimal;
-mod detect;
 mod framing;
 mod general;
 mod slow;
@@ -15,9 +14,11 @@ mod time;
 pub use accounting::LogAccounting;
 pub use audit::AuditLog;
 pub(crate) use decimal::{parse_integer, parse_seconds};
-pub use detect::{FileKind, detect_kind};
 pub use general::GeneralLog;
+pub(crate) use general::is_entry_start;
+pub(crate) use slow::is_server_header;
 pub use slow::{INHERITED_DB, SlowLog};
+pub(crate) use time::parse_time;
 pub use time::{Civil, Utc, Zone};
 
 use crate::event::Sink;

@@ -189,7 +189,7 @@ fn is_comment_or_setting(line: &[u8]) -> bool {
 }
 
 /// What a server writes when it opens its log: its version, its ports, the heads of columns.
-pub(super) fn is_server_header(line: &[u8]) -> bool {
+pub(crate) fn is_server_header(line: &[u8]) -> bool {
     let is_version = || {
         memchr::memchr_iter(b'V', line)
             .any(|n| line[n..].starts_with(b"Version") && line[..n].ends_with(b"d, "))

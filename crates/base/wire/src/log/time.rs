@@ -58,7 +58,7 @@ impl Civil {
 
 /// A time as written: zone known or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ParsedTime {
+pub(crate) struct ParsedTime {
     pub civil: Civil,
     pub fraction_ns: u64,
     /// Seconds east of UTC, where the text says so.
@@ -78,7 +78,7 @@ impl ParsedTime {
 }
 
 /// `071015 21:43:52`, `090127  1:23:34`, `2016-07-20T18:13:25.698433Z`, `2016-07-20 18:13:25+02:00`.
-pub(super) fn parse_time(text: &[u8]) -> Option<ParsedTime> {
+pub(crate) fn parse_time(text: &[u8]) -> Option<ParsedTime> {
     // An audit log writes the century too.
     if text.len() >= 17 && text[..8].iter().all(u8::is_ascii_digit) && text[8] == b' ' {
         let mut time = parse_time(&text[2..])?;

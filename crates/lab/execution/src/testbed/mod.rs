@@ -13,7 +13,7 @@ pub use open::{OpenTestbed, ServerChoice, close, open};
 pub use restart_detector::RestartDetector;
 pub use setup::resolve_setup;
 
-use crate::treatment::{AdminSession, LogDirectory, TreatmentContext};
+use crate::treatment::{AdminSession, LogDirectory, RemoteHost, TreatmentContext};
 use crate::workload::Endpoints;
 use anyhow::Context;
 use cgroup_limits::LimitGroups;
@@ -114,7 +114,7 @@ impl Testbed {
             admin,
             journal: &self.journal,
             cancel: &self.cancel,
-            far_end: self.rig.far_end.as_ref(),
+            far_end: self.rig.far_end.as_ref().map(|far_end| far_end as &dyn RemoteHost),
             load: None,
             logs,
             cgroup: self.cgroup.as_deref(),

@@ -3,9 +3,9 @@
 use super::TreatmentContext;
 use super::artefact::ArtefactFile;
 use super::process_group::{ProcessGroup, ProcessHost, to_signal};
+use super::remote_host::RemoteHost;
 use super::tool_output::{parse_packet_counts, parse_sent};
 use super::usage::WriteSample;
-use crate::testbed::rig::FarEnd;
 use anyhow::Context;
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl ManagedProcess {
         again: bool,
         placeholders: &PlaceholderValues,
         stem: &str,
-        far_end: Option<&FarEnd>,
+        far_end: Option<&dyn RemoteHost>,
     ) -> anyhow::Result<Self> {
         let enter = match (process.far, far_end) {
             (false, _) => Vec::new(),

@@ -10,6 +10,7 @@ mod managed_process;
 mod pause;
 mod process_group;
 mod proctree;
+mod remote_host;
 mod statements;
 mod tool_output;
 mod usage;
@@ -19,9 +20,9 @@ pub use kernel_settings::KernelNotRestored;
 pub use pause::PausableLoad;
 pub use process_group::{ProcessGroup, ProcessHost};
 pub use proctree::{cpu_of_process_us, resident_bytes};
+pub use remote_host::RemoteHost;
 pub use statements::{AdminSession, AppliedSettings, RestoreError};
 
-use crate::testbed::rig::FarEnd;
 use anyhow::Context;
 use artefact::ArtefactFile;
 use kernel_settings::AppliedKernelSettings;
@@ -42,7 +43,7 @@ pub struct TreatmentContext<'a> {
     pub admin: Option<&'a mut AdminSession>,
     pub journal: &'a Journal,
     pub cancel: &'a CancelToken,
-    pub far_end: Option<&'a FarEnd>,
+    pub far_end: Option<&'a dyn RemoteHost>,
     /// Directory in which the server may write a log.
     pub logs: Option<&'a LogDirectory>,
     /// The load, if it may be paused.

@@ -5,7 +5,7 @@
 
 use super::{StepBuilder, run_ip, run_program, step_key};
 use crate::testbed::Testbed;
-use crate::treatment::{ProcessGroup, ProcessHost, TreatmentContext};
+use crate::treatment::{ProcessGroup, ProcessHost, RemoteHost, TreatmentContext};
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use std::net::Ipv4Addr;
@@ -109,23 +109,36 @@ impl Link {
 }
 
 impl FarEnd {
-    pub fn ip(&self) -> Ipv4Addr {
-        self.ip
-    }
-
     /// Addresses of the link, if there is one.
     pub fn link_ends(&self) -> Option<LinkEnds> {
         self.link.as_ref().map(|_| LinkEnds { near: NEAR_IP, far: FAR_IP })
     }
 
-    /// Prefix of a command that runs there.
-    pub fn enter_command(&self) -> Vec<String> {
+    /// True if the port is in the far end's own socket table. Connecting would use up the listener.
+    fn is_listening(&self, port: u16) -> bool {
+        let table = match &self.link {
+            Some(link) => child_process::clean_env_command("ip")
+                .args(["netns", "exec", &link.namespace, "cat", "/proc/net/tcp"])
+                .output()
+                .map(|o| o.stdout),
+            None => std::fs::read("/proc/net/tcp"),
+        };
+        let needle = format!(":{port:04X} 00000000:0000 0A");
+        table.is_ok_and(|t| String::from_utf8_lossy(&t).contains(&needle))
+    }
+}
+
+impl RemoteHost for FarEnd {
+    fn ip(&self) -> Ipv4Addr {
+        self.ip
+    }
+
+    fn enter_command(&self) -> Vec<String> {
         let words = |link: &Link| ["ip", "netns", "exec", &link.namespace].map(String::from).to_vec();
         self.link.as_ref().map(words).unwrap_or_default()
     }
 
-    /// Shapes the link to another rate, or (`None`) back to the rig's. An unshaped link stays unshaped.
-    pub fn shape(&self, rate: Option<&str>) -> anyhow::Result<()> {
+    fn shape(&self, rate: Option<&str>) -> anyhow::Result<()> {
         let Some(link) = &self.link else { return Ok(()) };
         match rate {
             Some(rate) => {
@@ -136,8 +149,7 @@ impl FarEnd {
         }
     }
 
-    /// Starts a real `nc` that accepts one connection and writes it to `file`.
-    pub fn listen(
+    fn listen(
         &self,
         port: u16,
         file: &Path,
@@ -165,18 +177,5 @@ impl FarEnd {
             std::thread::sleep(Duration::from_millis(3));
         }
         Ok(group)
-    }
-
-    /// True if the port is in the far end's own socket table. Connecting would use up the listener.
-    fn is_listening(&self, port: u16) -> bool {
-        let table = match &self.link {
-            Some(link) => child_process::clean_env_command("ip")
-                .args(["netns", "exec", &link.namespace, "cat", "/proc/net/tcp"])
-                .output()
-                .map(|o| o.stdout),
-            None => std::fs::read("/proc/net/tcp"),
-        };
-        let needle = format!(":{port:04X} 00000000:0000 0A");
-        table.is_ok_and(|t| String::from_utf8_lossy(&t).contains(&needle))
     }
 }

@@ -1,7 +1,6 @@
 //! File type detection by the first bytes, never by the name.
 
-use super::slow::is_server_header;
-use super::time::parse_time;
+use crate::log::{is_entry_start, is_server_header, parse_time};
 use crate::pcap::Format;
 use crate::queries;
 
@@ -50,7 +49,7 @@ fn detect_line(line: &[u8]) -> Option<FileKind> {
     if is_slow {
         return Some(FileKind::SlowLog);
     }
-    if super::general::is_entry_start(line) {
+    if is_entry_start(line) {
         return Some(FileKind::GeneralLog);
     }
     is_audit(line).then_some(FileKind::AuditLog)
