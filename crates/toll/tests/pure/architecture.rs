@@ -57,8 +57,8 @@ const NEVER_BELOW: &[(&str, &[&str], &str)] = &[
 const PURE: &[(&str, &[&str])] = &[
     ("stats", &[]),
     ("wire", &[]),
-    ("model", &["counted", "figures", "secrets", "sysctl::path", "units"]),
-    ("analysis", &["counted", "figures"]),
+    ("model", &["count_format", "number_format", "redact", "sysctl::path", "units"]),
+    ("analysis", &["count_format", "number_format"]),
 ];
 
 /// Dependencies of the program alone: no library has a command line or draws on a terminal.
@@ -86,11 +86,14 @@ const LONGER_FILES: &[(&str, &str)] = &[
         "the registers and the writer of one program, which are read together",
     ),
     (
-        "instruments/throttle/src/steering.rs",
+        "instruments/throttle/src/controller.rs",
         "one state machine: every phase reads and writes the same fields",
     ),
-    ("lab/execution/src/treatment/process.rs", "the life of one process group, from its start to its report"),
-    ("toll/tests/server/safe.rs", "all ways in which a run leaves nothing behind, in one place"),
+    (
+        "lab/execution/src/treatment/process_group.rs",
+        "the life of one process group, from its start to its report",
+    ),
+    ("toll/tests/server/safety.rs", "all ways in which a run leaves nothing behind, in one place"),
 ];
 
 fn root() -> PathBuf {

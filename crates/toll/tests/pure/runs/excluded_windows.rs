@@ -322,13 +322,13 @@ fn an_arm_that_was_given_up_says_how_often_it_was_tried() {
     let run = analyse::analyse(&recorded);
     assert_eq!(
         text(&run, "trial-failed"),
-        "B failed in 2 of the 2 rounds in which it was tried; not tried in the other 4: no such interface"
+        "B failed in 2 of the 2 rounds in which it was tried; not tried in the other 4: tcpdump: no such interface"
     );
 
     let mut recorded = a_record(6);
     fail(&mut recorded, "B", 0, "tcpdump: no such interface");
     let run = analyse::analyse(&recorded);
-    assert_eq!(text(&run, "trial-failed"), "B failed in 1 of 6 rounds: no such interface");
+    assert_eq!(text(&run, "trial-failed"), "B failed in 1 of 6 rounds: tcpdump: no such interface");
 }
 
 /// Withholds this share of the host's CPU time in a window, in which the load does half of its work.

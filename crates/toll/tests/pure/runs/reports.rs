@@ -148,7 +148,7 @@ fn every_doubt_is_in_the_document() {
     let read = |file: &str| {
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect("the file")
     };
-    let (source, page) = (read("../lab/analysis/src/doubt.rs"), read("../../docs/report.md"));
+    let (source, page) = (read("../lab/analysis/src/warnings.rs"), read("../../docs/report.md"));
     let begin = source.find("pub fn code(").expect("codes");
     let end = begin + source[begin..].find("\n    }\n").expect("their end");
     let codes: Vec<&str> = source[begin..end].split('"').skip(1).step_by(2).collect();
