@@ -21,13 +21,11 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
+use toll_model::rig::TRANSPORTS;
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 use toll_sys::cancel::CancelToken;
 use toll_sys::process::escalate;
-
-/// Transports that arms can name wherever there is a server. Rig steps add others.
-pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
 /// Addresses that drivers connect to, by transport.
 #[derive(Debug, Clone, Default)]
