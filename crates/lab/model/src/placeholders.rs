@@ -170,7 +170,7 @@ impl PlaceholderValues {
 
 fn unknown_placeholder_error(name: &str, known: &[&str]) -> anyhow::Error {
     anyhow::anyhow!(
-        "nothing is known as {{{name}}} here: known are {}; {{{{{name}}}}} stands for the braces themselves",
+        "unknown placeholder {{{name}}}: use {}; write {{{{{name}}}}} for literal braces",
         known.join(", ")
     )
 }
@@ -332,9 +332,7 @@ mod tests {
         let said = |text: &str| definitions().expand(text).unwrap_err().to_string();
         assert!(said("{nobody}").contains("which, artefact, client_defaults, copy"), "{}", said("{nobody}"));
         assert!(said("{loop}").contains("by itself"));
-        assert!(
-            fill().fill_in("{pid}").unwrap_err().to_string().contains("known are artefact, port, socket")
-        );
+        assert!(fill().fill_in("{pid}").unwrap_err().to_string().contains("use artefact, port, socket;"));
         let words = |command: &str| format!("{:#}", definitions().split_command(command).unwrap_err());
         assert!(words("{loop}").contains("by itself"));
         assert!(words("sleep 'open").contains("quote is not closed in `sleep 'open`"));

@@ -26,7 +26,7 @@ pub fn resolve_arm(
     let has_load = workload.driver != "none";
     let holds_none_back = || {
         let is_asked = workload.delay_pct.is_some() && workload.driver != "toll";
-        is_asked.then(|| format!("{} holds no reply back: leave --driver out", workload.driver))
+        is_asked.then(|| format!("{} cannot delay replies: leave --driver out", workload.driver))
     };
     let unavailable = unavailable.or_else(holds_none_back);
     let default_meter = if has_load { Meter::Driver } else { Meter::None };

@@ -128,14 +128,14 @@ fn unavailable_reason_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
     let was_there = server.server.kind == "external";
     if was_there && !arm.server_options.is_empty() {
         return Some(
-            "it needs a server with options of its own, and this server was there before: leave out --server"
+            "it needs a server with options of its own, and the server is not toll's: leave out --server"
                 .into(),
         );
     }
     if was_there && !treatment.on.is_empty() && treatment.off.is_empty() {
         return Some(
-            "its `on` has no `off`, and this server was there before: write how it is put back, or use `set` and \
-             `update`, which toll puts back by itself"
+            "its `on` has no `off`, and the server is not toll's: add `off`, or use `set` and `update`, which toll \
+             restores"
                 .into(),
         );
     }

@@ -79,7 +79,7 @@ impl ResolvedScenario {
         profile.gap = overrides.gap.unwrap_or(profile.gap);
         profile.table_rows = overrides.table_rows.or(profile.table_rows);
         profile.scale = overrides.scale.or(profile.scale);
-        profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
+        profile.check().with_context(|| format!("profile `{profile_name}` with the given options"))?;
         for rate in &overrides.rates {
             check_rate(*rate)?;
         }

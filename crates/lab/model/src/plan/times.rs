@@ -37,7 +37,7 @@ pub struct TimeSettings {
 impl TimeSettings {
     pub fn resolve(profile: &Profile, overrides: &RunOverrides) -> Self {
         let seconds = |seconds: Option<Seconds>| seconds.map(|seconds| seconds.0);
-        // A time, or an effect, from the command line stands in the place of the profile's lengths.
+        // A time, or an effect, from the command line replaces the profile's lengths.
         let is_asked = overrides.time.is_some() || overrides.find_pct.is_some();
         let of_profile = |seconds: Option<Seconds>| seconds.filter(|_| !is_asked);
         let rounds = overrides.rounds.or(profile.rounds.filter(|_| !is_asked));

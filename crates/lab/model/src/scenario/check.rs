@@ -62,7 +62,7 @@ impl Scenario {
             arm.check(&self.define).with_context(|| format!("arm `{}`", arm.name))?;
             let driver = arm.workload.driver.as_ref().or(self.workload.driver.as_ref());
             if let (Some(driver), Some(_)) = (driver.filter(|driver| *driver != "toll"), arm.workload.delay) {
-                bail!("arm `{}`: {driver} holds no reply back: `delay` takes driver = \"toll\"", arm.name);
+                bail!("arm `{}`: {driver} cannot delay replies: `delay` needs driver = \"toll\"", arm.name);
             }
         }
         self.check_references(&names)?;
@@ -113,7 +113,7 @@ impl Scenario {
             let has_load = driver.is_none_or(|driver| driver != "none") && self.subject == Subject::Server;
             ensure!(
                 outcome.is_available(has_load, arm.counts_statements()),
-                "{}: no load runs beside it, and it has no {}: say what it is `judged_by`",
+                "{}: no load runs beside it, and it has no {}: set `judged_by`",
                 place(),
                 arm.judged_by.as_ref().unwrap_or(&self.primary)
             );
@@ -223,7 +223,7 @@ impl Workload {
             let known = rig::list_transports();
             ensure!(
                 known.contains(&transport.as_str()),
-                "transport = {transport:?} is no way to a server: use {}",
+                "unknown transport = {transport:?}: use {}",
                 known.join(", ")
             );
         }
@@ -316,7 +316,7 @@ impl Profile {
             ensure!(count != Some(0), "{name} = 0: one is the least");
         }
         if let Some(Limits { cpus, memory }) = self.limits {
-            ensure!(cpus.is_some() || memory.is_some(), "`limits` says neither `cpus` nor `memory`");
+            ensure!(cpus.is_some() || memory.is_some(), "`limits` has neither `cpus` nor `memory`");
             ensure!(cpus.is_none_or(|cpus| cpus > 0.0 && cpus.is_finite()), "limits: cpus must be above 0");
         }
         self.scale.map_or(Ok(()), check_scale)
@@ -376,21 +376,16 @@ mod tests {
             ("server = { options = { maria = {} } }", "", runs, "[server.options] knows no `maria`"),
             ("", "driver = \"mysqlslap\"", runs, "\"mysqlslap\" is no driver: use toll, sysbench"),
             ("", "profile = \"oltp\"", runs, "\"oltp\" is no workload: choose one of read-only"),
-            ("", "transport = \"udp\"", runs, "\"udp\" is no way to a server: use tcp"),
+            ("", "transport = \"udp\"", runs, "unknown transport = \"udp\": use tcp"),
             ("", "threads = 0", runs, "threads = 0: one is the least"),
             ("", "rate = 0.0", runs, "a rate of 0 events/s"),
             ("", "rate = inf", runs, "a rate of inf events/s"),
             ("", "rate = { share = -1.0, of = \"it\" }", runs, "share = -1 of an arm's capacity"),
             ("", "", "command = \"sleep 'open\"", "a quote is not closed in `sleep 'open`"),
-            (
-                "",
-                "",
-                "command = \"echo {nosuch}\"",
-                "nothing is known as {nosuch} here: known are client_def",
-            ),
-            ("", "", "command = \"echo {artefact}\"", "nothing is known as {artefact}"),
-            ("", "", "command = \"echo {remote_ip}\"", "nothing is known as {remote_ip}"),
-            ("", "", "command = \"sleep 9\"\nstdout = \"{nosuch}\"", "nothing is known as {nosuch}"),
+            ("", "", "command = \"echo {nosuch}\"", "unknown placeholder {nosuch}: use client_def"),
+            ("", "", "command = \"echo {artefact}\"", "unknown placeholder {artefact}"),
+            ("", "", "command = \"echo {remote_ip}\"", "unknown placeholder {remote_ip}"),
+            ("", "", "command = \"sleep 9\"\nstdout = \"{nosuch}\"", "unknown placeholder {nosuch}"),
             ("", "", "command = \" \"", "the command is empty"),
             ("", "", "command = \"sleep 9\"\nagainst = \"it\"", "compared with itself (it -> it)"),
             ("", "", "command = \"sleep 9\"\nagainst = \"nix\"", "`nix`, which does not exist"),
@@ -404,7 +399,7 @@ mod tests {
                 "",
                 "driver = \"sysbench\"",
                 "role = \"positive-control\"\nworkload = { delay = \"2%\" }",
-                "sysbench holds no reply back",
+                "sysbench cannot delay replies",
             ),
             ("", "workers = 0", runs, "workers = 0: one is the least"),
             (
@@ -426,7 +421,7 @@ mod tests {
             ("", "", "command = \"cat\"\nprocess = [{ command = \"cat\" }]", "`process` lists all processes"),
             ("", "", "process = [{ command = \"cat\", copies = 0 }]", "copies = 0: use 1 to"),
             ("", "", "process = [{ command = \"cat\" }]\nready = \"on\"", "`ready` is about a command"),
-            ("", "", "command = \"cat {copy}\"", "nothing is known as {copy}"),
+            ("", "", "command = \"cat {copy}\"", "unknown placeholder {copy}"),
             (
                 "",
                 "",
@@ -439,9 +434,9 @@ mod tests {
                 "",
                 "",
                 "command = \"cat\"\nuntil = { events = 5 }\nends = \"closes-window\"",
-                "two things about the window's end",
+                "`until` and `ends` conflict",
             ),
-            ("", "", "artefact = \"slow-log\"", "the server writes such an artefact"),
+            ("", "", "artefact = \"slow-log\"", "the server writes this kind of artefact"),
             ("primary = \"caught_pct\"", "", runs, "compared with nothing"),
             ("columns = [\"p99\"]", "", runs, "columns: \"p99\" is no outcome: choose of qps"),
             ("panels = [\"p99\"]", "", runs, "panels: \"p99\" is no outcome"),
@@ -451,7 +446,7 @@ mod tests {
                 "",
                 "driver = \"none\"",
                 runs,
-                "no load runs beside it, and it has no latency_us_mean: say what",
+                "no load runs beside it, and it has no latency_us_mean: set `judged_by`",
             ),
             ("", "", "command = \"sleep 9\"\nartefact = \"film\"", "there is no such `artefact`: use pcap"),
         ] {

@@ -35,7 +35,7 @@ impl Arm {
         for (name, value) in &self.sysctl.0 {
             ensure!(
                 !value.contains(['{', '}']),
-                "sysctl = {{ {name:?} = {value:?} }}: of what stands in braces only `each` is put in there"
+                "sysctl = {{ {name:?} = {value:?} }}: only placeholders of `each` are allowed there"
             );
             ensure!(
                 toll_sys::sysctl::path(name).is_some(),
@@ -76,7 +76,7 @@ impl Arm {
         }
         ensure!(
             self.process.is_empty() || self.process.iter().any(|member| !member.background),
-            "all processes are in the background: there is nothing that they run beside"
+            "all processes are in the background: at least one must not be"
         );
         for member in self.process_specs() {
             match (&member.command, &member.stages) {
@@ -92,7 +92,7 @@ impl Arm {
             );
             ensure!(
                 !(member.keep_stdout && member.stdout.is_some()),
-                "`stdout` and `keep_stdout` say two things about where it writes: leave one out"
+                "`stdout` and `keep_stdout` conflict: remove one"
             );
             for (name, length) in
                 [("after", member.after), ("stagger", member.stagger), ("drain", member.drain)]
@@ -117,7 +117,7 @@ impl Arm {
         if self.artefact.is_some_and(|kind| artefacts::spec_of(kind).writer == Writer::Server) {
             ensure!(
                 !self.set.0.is_empty() || !self.on.is_empty(),
-                "the server writes such an artefact: `set` or `on` tells it to"
+                "the server writes this kind of artefact: enable it with `set` or `on`"
             );
         }
         ensure!(
@@ -162,7 +162,7 @@ impl Arm {
         if let Some(until) = self.until {
             ensure!(
                 !matches!(self.ends, OnExit::ClosesWindow | OnExit::Rehearse),
-                "`until` and `ends` say two things about the window's end: leave one out"
+                "`until` and `ends` conflict: both set the window's end, remove one"
             );
             let (CountLimit::Statements(count) | CountLimit::Events(count) | CountLimit::Packets(count)) =
                 until;
@@ -239,7 +239,7 @@ fn check_update(update: &RowUpdate) -> anyhow::Result<()> {
         );
     }
     if update.key.is_empty() || update.set.is_empty() {
-        bail!("`update` of {}: give `key` (the columns that tell its rows apart) and `set`", update.table);
+        bail!("`update` of {}: give `key` (the columns that identify a row) and `set`", update.table);
     }
     if let Some(column) = update.key.iter().find(|column| update.set.contains_key(*column)) {
         bail!("`update` of {}: `{column}` is a key, which cannot be set", update.table);
@@ -278,7 +278,7 @@ mod tests {
             ("command = \"cat\"\nin_memory = true", "`in_memory` is where the file of a tool lies"),
             (
                 "process = [{ command = \"cat\", stdout = \"/tmp/x\", keep_stdout = true }]",
-                "`stdout` and `keep_stdout` say two things",
+                "`stdout` and `keep_stdout` conflict",
             ),
             ("process = [{ command = \"cat\", drain = 1e6 }]", "drain = 1000000 s"),
             ("command = \"cat\"\nsysctl = { \"../x\" = \"1\" }", "is no name of a kernel setting"),

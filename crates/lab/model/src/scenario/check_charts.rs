@@ -36,7 +36,7 @@ impl Scenario {
             ensure!(seen.insert(name), "`outcomes` names {name} twice");
             units.insert(outcome.unit.clone());
         }
-        ensure!(!units.is_empty(), "`outcomes` names none: say what is drawn");
+        ensure!(!units.is_empty(), "`outcomes` is empty: name what is drawn");
         ensure!(
             units.len() == 1,
             "its outcomes are in {}: they share an axis, so choose those of one unit",
@@ -55,7 +55,7 @@ impl Scenario {
             let Some(place) = chart.key_values(&arm.varied) else { continue };
             if let Some((_, other)) = taken.iter().find(|(known, _)| *known == place) {
                 bail!(
-                    "the arms {} and {} stand at one place of it: tell them apart by a key",
+                    "arms {} and {} have the same position in it: add a key that differs",
                     other.name,
                     arm.name
                 );
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(scenario(good, each).unwrap().charts[0].x, "size");
         for (chart, expected) in [
             ("outcomes = [\"elapsed\"]\nx = \"size\"\nlines = [\"tool\"]", "\"elapsed\" is no outcome"),
-            ("outcomes = []\nx = \"size\"\nlines = [\"tool\"]", "`outcomes` names none"),
+            ("outcomes = []\nx = \"size\"\nlines = [\"tool\"]", "`outcomes` is empty"),
             (
                 "outcomes = [\"elapsed_s\", \"dropped_pct\"]\nx = \"size\"\nlines = [\"tool\"]",
                 "its outcomes are in % and s",
@@ -118,6 +118,6 @@ mod tests {
             table("b")
         );
         let said = scenario("outcomes = [\"elapsed_s\"]\nx = \"size\"", &second).unwrap_err();
-        assert!(said.contains("the arms 1a and 1b stand at one place"), "{said}");
+        assert!(said.contains("arms 1a and 1b have the same position"), "{said}");
     }
 }

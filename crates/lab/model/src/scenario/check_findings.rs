@@ -92,7 +92,7 @@ fn check_pareto(pareto: &Pareto, outcomes: &[Definition]) -> anyhow::Result<()> 
     for (name, limit) in &pareto.limit {
         ensure!(
             !find_outcome(name, outcomes)?.compare.needs_no_baseline(),
-            "limit: {name} is compared with nothing: it has no toll that could be limited"
+            "limit: {name} is compared with nothing: it has no overhead to limit"
         );
         ensure!(limit.is_finite() && *limit >= 0.0, "limit: {name} = {limit} must be 0 or above");
     }

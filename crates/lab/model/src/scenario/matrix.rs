@@ -19,13 +19,13 @@ pub fn expand_matrix(arm: Arm) -> anyhow::Result<Vec<Arm>> {
     let count = lists.iter().try_fold(1_usize, |product, (_, list)| product.checked_mul(list.len()));
     ensure!(
         count.is_some_and(|count| (1..=MAX_ARMS).contains(&count)),
-        "arm {}: `each` must stand for 1 to {MAX_ARMS} arms",
+        "arm {}: `each` must expand to 1 to {MAX_ARMS} arms",
         arm.name
     );
     for (key, _) in &lists {
         ensure!(
             arm.name.contains(&format!("{{{key}}}")),
-            "arm {}: its name must hold {{{key}}}, which tells its arms apart",
+            "arm {}: its name must contain {{{key}}}, so that names are unique",
             arm.name
         );
     }
@@ -91,7 +91,7 @@ mod tests {
         let said = |arm: &str| format!("{:#}", scenario(arm).unwrap_err());
         let one = "title = \"t\"\ncommand = \"cat\"\n";
         assert!(said(&format!("{one}name = \"a-{{n}}\"\neach = {{ n = [] }}")).contains("1 to 2000 arms"));
-        assert!(said(&format!("{one}name = \"a\"\neach = {{ n = [\"1\"] }}")).contains("must hold {n}"));
+        assert!(said(&format!("{one}name = \"a\"\neach = {{ n = [\"1\"] }}")).contains("must contain {n}"));
         assert!(said(&format!("{one}name = \"a-{{n}}\"\neach = {{ n = [\"1\", \"1\"] }}")).contains("a-1"));
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use toll_record::ArtefactKind;
 
 /// Advice for an arm that needs a server in a scenario without one.
-const NO_SERVER: &str = "subject = \"host\" has no server: leave it out, or ask for subject = \"server\"";
+const NO_SERVER: &str = "subject = \"host\" has no server: remove it, or set subject = \"server\"";
 
 impl Scenario {
     pub(super) fn check_requirements(&self) -> anyhow::Result<()> {
@@ -45,7 +45,7 @@ impl Scenario {
             let recipe = Recipe::by_name(&data.recipe).context("in [data]")?;
             ensure!(
                 data.scale.is_none() || recipe.is_scaled,
-                "in [data]: `scale` goes with another recipe than {:?}, whose size `rows` and `tables` say",
+                "in [data]: `scale` does not apply to the recipe {:?}: set its size with `rows` and `tables`",
                 recipe.name
             );
             data.scale.map_or(Ok(()), check_scale).context("in [data]")?;
@@ -94,7 +94,7 @@ impl Arm {
             (self.meter == Some(toll_record::Meter::Server), "its meter is the server's"),
             (counted, "its artefact is counted by a server"),
             (self.fresh_sessions, "`fresh_sessions` are a load's"),
-            (!self.requires_variable.is_empty(), "`requires_variable` asks a server"),
+            (!self.requires_variable.is_empty(), "`requires_variable` needs a server"),
         ] {
             ensure!(!asks, "{what}: {NO_SERVER}");
         }
@@ -140,7 +140,7 @@ mod tests {
             ("", &format!("{runs}\nserver = {{ options = {{ any = {{ x = \"y\" }} }} }}"), "its `server`"),
         ] {
             let said = scenario("host", head, arm).expect_err(&format!("{head} {arm} was accepted"));
-            assert!(said.contains(expected) && said.contains("has no server: leave it out"), "{said}");
+            assert!(said.contains(expected) && said.contains("has no server: remove it"), "{said}");
             assert!(scenario("server", head, arm).is_ok(), "{head} {arm}");
         }
     }
