@@ -89,7 +89,7 @@ impl Recorder {
     }
 
     fn send(&self, line: Line) {
-        // Only a recorder that failed hangs up; `check` tells the conductor.
+        // Only a recorder that failed hangs up; `check` reports it to the trial loop.
         let _ = self.queue.send(line);
     }
 }

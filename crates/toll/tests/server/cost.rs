@@ -63,7 +63,7 @@ fn a_command_that_cannot_be_started_is_an_error_and_leaves_no_run() {
             (&["/no/such/program"], "there is no /no/such/program"),
             (&["no-such-program"], "no-such-program is not installed"),
             (&[plain.as_str()], "cannot be executed"),
-            (&["echo", "{nosuch}"], "nothing is known as {nosuch}"),
+            (&["echo", "{nosuch}"], "unknown placeholder {nosuch}"),
         ],
     );
 }
@@ -75,7 +75,7 @@ fn system_a_command_that_fails_is_an_error_and_leaves_no_run() {
         &toll_testkit::lab!(),
         &[
             (&["false"], "false failed (exit status: 1)"),
-            (&["sh", "-c", "echo out of luck >&2; exit 3"], "it said: out of luck"),
+            (&["sh", "-c", "echo out of luck >&2; exit 3"], "its output: out of luck"),
         ],
     );
 }

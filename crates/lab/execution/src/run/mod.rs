@@ -139,7 +139,8 @@ pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> 
         }
     };
     let run = RunDir::open(&dir)?;
-    let result = toll_analysis::analyse_run_dir(&run).context("the run is whole, its analysis failed")?;
+    let result =
+        toll_analysis::analyse_run_dir(&run).context("the run is complete, but its analysis failed")?;
     let unwritten = write_result(&run, &result, asked.readers).err();
     Ok(FinishedRun { dir, result, ending, write_error: unwritten, reader_mode: asked.readers })
 }
@@ -210,7 +211,7 @@ fn run_in_testbed(
 /// Removes the directory of a run that ended before its first trial.
 fn remove_unmeasured_dir(dir: &Path) {
     if std::fs::metadata(dir.join("trials.ndjson")).is_ok_and(|trials| trials.len() > 0) {
-        tracing::info!("what was measured until then is in {}", dir.display());
+        tracing::info!("measurements up to then are in {}", dir.display());
         return;
     }
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());

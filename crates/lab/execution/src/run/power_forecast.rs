@@ -40,7 +40,7 @@ pub fn choose_sizing(
         }
         Err(least) => {
             progress.print_line(&format!(
-                "{} is too little for {} here: an interval takes {}, and that is how long it will be",
+                "{} is too short for {} here: an interval needs {}; the run takes that long",
                 format_duration(time_s + spent_s),
                 format_count(question.timings.len() as u64, "arm"),
                 format_duration(least.needed_s + spent_s),
@@ -90,8 +90,8 @@ fn time_too_short_error(
     let needed_s = (least.needed_s + spent_s) * TIME_MARGIN;
     let arms = plan.order.first().map_or(0, Vec::len);
     anyhow::anyhow!(
-        "{} is too little for {}: an interval needs {}, which take {} beside a pilot of {}; use --time {} or more, \
-         or price fewer arms",
+        "{} is too short for {}: an interval needs {}, which take {} after a pilot of {}; use --time {} or more, \
+         or fewer arms",
         format_duration(times.time_s.unwrap_or(0.0)),
         format_count(arms as u64, "arm"),
         format_count(least.rounds.into(), "round"),
@@ -113,20 +113,22 @@ fn time_for_mde(
 ) -> anyhow::Result<f64> {
     let effect = toll_stats::pct_to_log_ratio(pct);
     if let Some(time_s) = question.time_for_mde(effect, MAX_CHOSEN_TIME_S - spent_s) {
-        progress.print_line(&format!("effects of {pct}% take {} here", format_duration(time_s + spent_s)));
+        progress.print_line(&format!("detecting {pct}% takes {} here", format_duration(time_s + spent_s)));
         return Ok(time_s);
     }
     let longest = format_duration(MAX_CHOSEN_TIME_S);
     match question.time_for_mde(effect, MAX_FORECAST_S) {
         Some(time_s) => bail!(
-            "effects of {pct}% would take {} here, and no run is made longer than {longest} unasked: give it with \
-             --time, find less, or leave out arms",
+            "detecting {pct}% would take {} here, and without --time no run is longer than {longest}: set --time or a \
+             larger --find, or leave out arms",
             format_duration(time_s + spent_s)
         ),
-        None if question.noise.is_none() => bail!(
-            "in which time an effect of {pct}% is found cannot be foretold here: say how long with --time"
+        None if question.noise.is_none() => {
+            bail!("cannot predict the time needed to detect {pct}% here: set --time")
+        }
+        None => bail!(
+            "an effect of {pct}% is not detectable within a week here: set a larger --find, or leave out arms"
         ),
-        None => bail!("effects of {pct}% are not found within a week here: find less, or leave out arms"),
     }
 }
 
@@ -137,15 +139,15 @@ pub fn print_fixed_forecast(plan: &Plan, progress: &dyn Progress) {
         let rounds = format_count(plan.rounds.into(), "round");
         let are = if plan.rounds == 1 { "is" } else { "are" };
         format!(
-            "{rounds} {are} too few for an interval, {need} are the fewest: tolls will be given without one"
+            "{rounds} {are} too few for an interval (at least {need}): overheads are reported without one"
         )
     } else {
         match plan.planned_mde_pct {
             Some(finds) => {
-                format!("this plan finds a toll of {finds:.1}% or more on {} in 8 runs of 10", plan.primary)
+                format!("minimum detectable effect (80% power): {finds:.1}% in {}", plan.primary)
             }
-            None => "how small a toll this plan finds cannot be foretold: there was no pilot, it was too short, or \
-                     these are too few rounds for so many arms"
+            None => "minimum detectable effect: not predictable (no pilot, too short a pilot, or too few rounds for so \
+                     many arms)"
                 .to_owned(),
         }
     };
@@ -173,7 +175,7 @@ fn print_forecast(
     };
     if let Some(long) = &choice.long_windows {
         text += &format!(
-            " and {} of {} s for what needs length ({})",
+            " and {} of {} s for outcomes that need long windows ({})",
             long.rounds,
             long.window_s,
             plan::long_window_titles(plan).join(", ")
@@ -181,19 +183,18 @@ fn print_forecast(
     }
     match choice.mde_ln.map(toll_stats::log_ratio_to_pct) {
         Some(finds) => {
-            text +=
-                &format!("; effects of {finds:.1}% and more on {} are found in 8 runs of 10", plan.primary);
+            text += &format!("; minimum detectable effect (80% power): {finds:.1}% in {}", plan.primary);
             let asked = times.find_pct.filter(|asked| *asked < finds);
             let next = COMMON_EFFECTS_PCT.into_iter().find(|pct| *pct < 0.95 * finds);
             if let Some(pct) = asked.or(next.filter(|_| times.find_pct.is_none())) {
                 let free = SizingInput { rounds: None, ..question.clone() };
                 text += &match free.time_for_mde(toll_stats::pct_to_log_ratio(pct), MAX_FORECAST_S) {
                     Some(time_s) => format!("; {pct}% would take {}", format_duration(time_s + spent_s)),
-                    None => format!("; {pct}% is out of reach"),
+                    None => format!("; {pct}% is not detectable here"),
                 };
             }
         }
-        None => text += "; how small an effect is found cannot be foretold",
+        None => text += "; minimum detectable effect: not predictable",
     }
     if let Some(pct) = question.measured_share_pct(choice.window_s) {
         text += &format!("; windows are {pct:.0}% of each round");
@@ -210,8 +211,8 @@ fn print_forecast(
         question.has_timed_windows() && choice.long_windows.is_none() && question.rounds.is_none();
     if question.needs_long_windows && had_no_time {
         text += &format!(
-            "; there is no time for {LONG_ROUNDS} rounds of longer windows, so what needs length ({}) is told from \
-             these",
+            "; there is no time for {LONG_ROUNDS} rounds of longer windows, so outcomes that need them ({}) are \
+             estimated from these",
             plan::long_window_titles(plan).join(", ")
         );
     }

@@ -71,8 +71,8 @@ pub(super) fn run_trials(
                 print_repeat_summary(&draft, dir);
                 // Sets the writeback barrier.
                 let time = PilotTime { baseline_s: draft.pilot_s, arms_s: 0.0 };
-                let mut conductor = TrialLoop { plan: &draft, env: &mut env, should_stop: &mut never_stop };
-                conductor.run_pilot(BinOutcome::Latency, time, &[])?;
+                let mut trial_loop = TrialLoop { plan: &draft, env: &mut env, should_stop: &mut never_stop };
+                trial_loop.run_pilot(BinOutcome::Latency, time, &[])?;
                 draft
             }
         };
@@ -81,12 +81,12 @@ pub(super) fn run_trials(
             .context("cannot write plan.json")?;
         let mut enough =
             || Ok(toll_analysis::can_stop_early(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?));
-        let mut conductor = TrialLoop { plan: &plan, env: &mut env, should_stop: &mut enough };
-        let ending = conductor.run()?;
+        let mut trial_loop = TrialLoop { plan: &plan, env: &mut env, should_stop: &mut enough };
+        let ending = trial_loop.run()?;
         if !matches!(ending, RunEnd::Completed | RunEnd::EarlyStop) {
             return Ok(ending);
         }
-        Ok(match conductor.cross_check_artefacts() {
+        Ok(match trial_loop.cross_check_artefacts() {
             Ok(()) => ending,
             Err(error) => RunEnd::Aborted(format!("{error:#}")),
         })
@@ -164,10 +164,10 @@ fn plan_after_pilot(
         .map(|arm| arm.name.as_str())
         .collect();
     let drafted = plan.clone();
-    let mut conductor = TrialLoop { plan: &drafted, env, should_stop: &mut never_stop };
+    let mut trial_loop = TrialLoop { plan: &drafted, env, should_stop: &mut never_stop };
     let outcome = plan::noise_outcome(&plan);
     let time = PilotTime { baseline_s, arms_s };
-    let mut pilot = conductor.run_pilot(outcome.unwrap_or(BinOutcome::Latency), time, &ending)?;
+    let mut pilot = trial_loop.run_pilot(outcome.unwrap_or(BinOutcome::Latency), time, &ending)?;
     if outcome.is_none() {
         // Of another outcome than the one that is judged.
         pilot.noise = None;
@@ -177,7 +177,7 @@ fn plan_after_pilot(
             continue;
         }
         let timeouts = dry_run_timeouts(times, arm);
-        if let Some(dry_run) = conductor.dry_run(&arm.name, resolved.on_exit(&arm.name), timeouts)? {
+        if let Some(dry_run) = trial_loop.dry_run(&arm.name, resolved.on_exit(&arm.name), timeouts)? {
             arm.window = dry_run.window;
             pilot.arms.insert(arm.name.clone(), dry_run.switching);
         }
@@ -243,8 +243,8 @@ fn measure_capacities(
         return Ok(found);
     }
     for name in resolved.arms_needing_capacity() {
-        let mut conductor = TrialLoop { plan: draft, env, should_stop: &mut never_stop };
-        let per_s = conductor.measure_capacity(resolved.resolve_arm_named(&name, facts)?)?;
+        let mut trial_loop = TrialLoop { plan: draft, env, should_stop: &mut never_stop };
+        let per_s = trial_loop.measure_capacity(resolved.resolve_arm_named(&name, facts)?)?;
         tracing::info!("{name} attains {per_s:.0} events/s here");
         found.insert(name, per_s);
     }
@@ -257,8 +257,8 @@ fn print_run_summary(plan: &Plan, resolved: &ResolvedScenario, dir: &Path) {
     let ends = resolved.arms.iter().any(|arm| matches!(arm.ends, OnExit::ClosesWindow | OnExit::Rehearse));
     let lengths = match (times.time_s, times.find_pct) {
         (Some(time_s), None) => format!("{} in all", format_minutes(time_s)),
-        (Some(time_s), Some(pct)) => format!("{} at most, to find {pct}%", format_minutes(time_s)),
-        (None, Some(pct)) => format!("as long as it takes to find {pct}%"),
+        (Some(time_s), Some(pct)) => format!("{} at most, to detect {pct}%", format_minutes(time_s)),
+        (None, Some(pct)) => format!("as long as it takes to detect {pct}%"),
         (None, None) => describe_lengths(plan, ends),
     };
     print_summary(plan, &lengths, dir);

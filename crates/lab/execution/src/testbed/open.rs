@@ -52,7 +52,7 @@ pub fn open(
     progress: &dyn LoadProgress,
     cancel: &CancelToken,
 ) -> anyhow::Result<OpenTestbed> {
-    let dir = std::path::absolute(dir).context("cannot tell where the run directory is")?;
+    let dir = std::path::absolute(dir).context("cannot resolve the path of the run directory")?;
     let work_dir = dir.join("private");
     journal.record(Undo::Path { path: work_dir.clone() })?;
     private_file::create_dir(&work_dir)?;
@@ -120,7 +120,7 @@ pub fn close(testbed: Testbed) -> anyhow::Result<()> {
     drop(servers);
     stopped?;
     if !undone.failures.is_empty() {
-        bail!("could not put back: {}; `toll clean` tries again", undone.failures.join("; "));
+        bail!("could not restore: {}. Run `toll clean` to retry", undone.failures.join("; "));
     }
     Ok(())
 }

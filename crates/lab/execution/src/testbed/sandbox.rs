@@ -21,7 +21,7 @@ pub fn open(
     progress: &dyn LoadProgress,
     facts: &mut TestbedFacts,
 ) -> anyhow::Result<()> {
-    let setup = testbed.setup.sandbox.clone().context("the plan says nothing of the sandbox server")?;
+    let setup = testbed.setup.sandbox.clone().context("the plan has no sandbox server")?;
     for (number, server) in setup.servers.iter().enumerate() {
         match start_server(number, server, &setup, progress, testbed) {
             Ok((standing, found)) => {

@@ -59,7 +59,7 @@ fn resolve_data(resolved: &ResolvedScenario) -> anyhow::Result<Option<DataSetup>
     let recipe = Recipe::by_name(&asked.recipe)?;
     ensure!(
         recipe.is_scaled || resolved.profile.scale.is_none(),
-        "data of the recipe {} has no scale: say how much of it by --rows and --tables",
+        "data of the recipe {} has no scale: set its size with --rows and --tables",
         recipe.name
     );
     if recipe.name != DEFAULT_RECIPE {

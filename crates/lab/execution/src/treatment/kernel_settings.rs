@@ -6,7 +6,7 @@ use toll_sys::{paths, sysctl};
 
 /// Error: kernel settings stay changed, so that nothing can be measured on this host.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("cannot put the kernel's settings back; `toll clean` tries again")]
+#[error("cannot restore kernel settings. Run `toll clean` to retry")]
 pub struct KernelNotRestored;
 
 /// Settings that are in force for an arm.

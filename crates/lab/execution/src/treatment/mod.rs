@@ -1,7 +1,7 @@
 //! Treatment of an arm: switched on, polled and switched off.
 //!
 //! An arm may be nothing, statements, a server's log, one process or a set of them. All look alike to the
-//! conductor: a [`Treatment`] that starts, reports its state, and always stops.
+//! trial loop: a [`Treatment`] that starts, reports its state, and always stops.
 
 mod artefact;
 mod cgroup_entry;
@@ -118,7 +118,7 @@ impl Treatment {
         let name = row.map(|row| format!("{stem}.{}", row.extension));
         let artefact = match (&name, row) {
             (Some(name), Some(row)) if row.writer == Writer::Server => {
-                let place = context.logs.context("the server has no place for its log that toll may read")?;
+                let place = context.logs.context("the server has no log directory that toll can read")?;
                 Some(place.create_log(&format!("{}-{name}", context.journal.run_id()), context.journal)?)
             }
             (Some(name), Some(row)) => {

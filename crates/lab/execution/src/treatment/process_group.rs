@@ -194,8 +194,8 @@ impl ProcessGroup {
     fn command(&self, words: &[String]) -> anyhow::Result<Command> {
         let name = &words[0];
         let program = if name.contains('/') { Some(PathBuf::from(name)) } else { find_program(name) };
-        let program =
-            program.with_context(|| format!("{name} is not there: `toll doctor` says how to get it"))?;
+        let program = program
+            .with_context(|| format!("{name} is not installed. Run `toll doctor` for the package name"))?;
         Ok(cgroup_entry::build_command(&self.entered_cgroups, &program, &words[1..]))
     }
 
@@ -229,7 +229,7 @@ impl ProcessGroup {
             std::thread::sleep(Duration::from_millis(3));
         }
         bail!(
-            "{} did not say `{text}` within {} s; it said: {}",
+            "{} did not print `{text}` within {} s; its output: {}",
             self.name,
             within.as_secs(),
             self.output_tail()
@@ -247,7 +247,7 @@ impl ProcessGroup {
             // A later stage that has read enough (`| head`) ends an earlier one by a signal.
             let read_enough = !last && status.signal() == Some(Signal::SIGPIPE as i32);
             if !status.success() && !read_enough {
-                bail!("{} failed ({status}); it said: {}", self.name, self.output_tail());
+                bail!("{} failed ({status}); its output: {}", self.name, self.output_tail());
             }
         }
         self.ended_us.get_or_insert_with(clock::mono_us);
@@ -322,8 +322,8 @@ impl ProcessGroup {
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
         match self.status_of(0) {
             Some(status) => {
-                let advice = if status.success() { "; the key `ends` says that it may" } else { "" };
-                bail!("{} ended by itself ({status}); it said: {}{advice}", self.name, self.output_tail())
+                let advice = if status.success() { "; set the key `ends` if it may" } else { "" };
+                bail!("{} exited by itself ({status}); its output: {}{advice}", self.name, self.output_tail())
             }
             None => Ok(()),
         }

@@ -30,7 +30,7 @@ pub struct AppliedSettings {
 
 /// Error: settings could not be restored.
 #[derive(Debug, thiserror::Error)]
-#[error("could not put the server's settings back: {cause:#}")]
+#[error("could not restore the server's settings: {cause:#}")]
 pub struct RestoreError {
     pub applied: AppliedSettings,
     cause: anyhow::Error,
@@ -106,7 +106,7 @@ impl AdminSession {
                 return code == Some(ER_OPTION_PREVENTS_STATEMENT);
             }
         };
-        // MariaDB has told of the current role already; MySQL only does when its roles are named.
+        // MariaDB has reported the current role already; MySQL only does when its roles are named.
         let role = self
             .query_rows("SELECT CURRENT_ROLE()")
             .ok()

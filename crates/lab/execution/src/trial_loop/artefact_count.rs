@@ -74,7 +74,7 @@ impl HostEnv<'_> {
         self.recorder.record_artefact(line);
     }
 
-    /// Reads the trial's capture, where no server stands beside it whose queries are counted in it; `None` too where it
+    /// Reads the trial's capture, unless there is a server whose queries are counted in it; `None` too where it
     /// cannot be read to its end.
     pub(super) fn survey_trial_capture(&self, arm: &Arm) -> Option<Survey> {
         let is_alone =
@@ -103,10 +103,12 @@ impl HostEnv<'_> {
             match CrossCheckSample::extract(path, stretch, executed, line, port, &self.testbed.work_dir) {
                 Ok(Some(cut)) => self.cross_check_samples.push(cut),
                 Ok(None) => self.progress.print_line(&format!(
-                    "no second opinion on arm {}: what it wrote is empty, too large, or in another format",
+                    "no cross-check of arm {}: its artefact is empty, too large, or in another format",
                     arm.name
                 )),
-                Err(error) => self.progress.print_line(&format!("no stretch of arm {}: {error:#}", arm.name)),
+                Err(error) => {
+                    self.progress.print_line(&format!("no cross-check of arm {}: {error:#}", arm.name))
+                }
             }
         }
         treatment.discard_artefact(&self.testbed.journal);

@@ -65,8 +65,7 @@ impl<E: Environment> TrialLoop<'_, E> {
         let closed = self.unrecorded_trial(&once, 0.0).map_err(|error| match error.is::<Tripped>() {
             true => error,
             false => error.context(format!(
-                "arm {name} was tried before the first trial and cannot be measured; \
-                 run its command by hand until it succeeds"
+                "the dry run of arm {name} failed (run its command by hand until it succeeds)"
             )),
         })?;
         let Some(closed) = closed else { return Ok(None) };

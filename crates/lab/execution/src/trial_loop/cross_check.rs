@@ -24,7 +24,7 @@ use toll_sys::cancel::CancelToken;
 use toll_sys::child_process;
 use toll_sys::program::missing_program_error;
 
-/// Who gives the second opinion.
+/// Program of the cross-check.
 const COUNTER: &str = "pt-query-digest";
 /// One bin of sysbench's, which come once a second, and time for the capture to read it.
 const WINDOW_S: f64 = 1.3;
@@ -33,7 +33,7 @@ impl<E: Environment> TrialLoop<'_, E> {
     /// Has each arm on once more, for as long as it takes to set a stretch of what it writes aside.
     ///
     /// # Errors
-    /// A treatment stays on, or the guard trips; what else goes wrong here costs the arm its second opinion, and is told.
+    /// A treatment stays on, or the guard trips; any other failure is reported, and the arm has no cross-check.
     pub fn cross_check_artefacts(&mut self) -> anyhow::Result<()> {
         let asked = self.plan.arms.iter().filter(|arm| self.env.wants_cross_check(arm));
         let asked: Vec<_> = asked.cloned().collect();
@@ -41,7 +41,7 @@ impl<E: Environment> TrialLoop<'_, E> {
             return Ok(());
         }
         if let Some(why) = missing_program_error(COUNTER) {
-            self.env.print_line(&format!("no second opinion: {why}"));
+            self.env.print_line(&format!("no cross-check with pt-query-digest: {why}"));
             return Ok(());
         }
         self.env.print_line("each arm whose artefact pt-query-digest can read is on once more, unmeasured");
@@ -58,7 +58,7 @@ impl<E: Environment> TrialLoop<'_, E> {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     let name = &arm.name;
-                    self.env.print_line(&format!("no second opinion on arm {name}: {error:#}"));
+                    self.env.print_line(&format!("no cross-check of arm {name}: {error:#}"));
                     if error.is::<StaysOn>() {
                         self.env.restore_settings().with_context(|| format!("arm {name} stays on"))?;
                     }

@@ -1,6 +1,6 @@
 //! Environment of the trial loop: the small traits below, together.
 //!
-//! `host_env.rs` is the host, `sim_env.rs` the simulation of the tests. The order of steps is the conductor's alone.
+//! `host_env.rs` is the host, `sim_env.rs` the simulation of the tests. The order of steps is the trial loop's alone.
 
 use super::clock::Clock;
 use super::guard::Guard;

@@ -49,7 +49,7 @@ pub struct HostEnv<'a> {
     barrier: Option<WritebackBarrier>,
     /// What is known of each arm's first artefact.
     pub(super) artefact_by_arm: BTreeMap<String, Artefact>,
-    /// The trial that goes on is for a second opinion.
+    /// The current trial is for the cross-check.
     is_cross_check: bool,
     /// When the load that runs began to connect.
     pub(super) load_began_wall_us: u64,
@@ -306,7 +306,8 @@ impl TreatmentControl for HostEnv<'_> {
             }
             Ok(None) => Vec::new(),
             Err(error) => {
-                self.progress.print_line(&format!("no ledger of this trial of {}: {error:#}", arm.name));
+                self.progress
+                    .print_line(&format!("no packet accounting for this trial of {}: {error:#}", arm.name));
                 Vec::new()
             }
         }

@@ -36,7 +36,7 @@ impl<'a> InterimPrecision<'a> {
     }
 
     /// Percent on the primary outcome, all treatments together; `None`: too few rounds yet, or an outcome that the load
-    /// does not tell.
+    /// does not measure.
     pub fn mde_pct(&self) -> Option<f64> {
         let is_asked = |role| role == Role::Treatment;
         let arms = self.plan.arms.iter().filter(|arm| is_asked(arm.role) && arm.unavailable.is_none());

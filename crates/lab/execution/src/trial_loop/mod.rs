@@ -178,7 +178,7 @@ impl<E: Environment> TrialLoop<'_, E> {
     /// Waits for a part of the run to be due, the load at rest, and warms it up; false when interrupted.
     fn await_part(&mut self, round: u32, pace: &mut TimeBudget) -> anyhow::Result<bool> {
         const WARM_UP_S: f64 = 5.0;
-        /// Whether the server still stands, and what keeps others away from it.
+        /// Interval between checks of the server and of its lock.
         const POLL_US: u64 = 60_000_000;
         let Some(due_s) = self.plan.spread.as_ref().and_then(|spread| spread.round_due_s(round)) else {
             return Ok(true);
@@ -283,11 +283,11 @@ impl<E: Environment> TrialLoop<'_, E> {
         self.env.load().map_or(Ok(()), |load| load.stop_load())
     }
 
-    /// Looks whether the servers are still the same processes.
+    /// Checks that the servers are still the same processes.
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
         let restarted = self.env.server_restarted()?;
         if restarted {
-            self.env.print_line("the server has restarted: windows that it cut are left out");
+            self.env.print_line("the server restarted: affected windows are excluded");
         }
         Ok(restarted)
     }
@@ -327,7 +327,7 @@ impl<'a> TimeBudget<'a> {
     }
 
     /// The first one always does: a run without any says nothing. Each part of a run has its share of the time, so that
-    /// the last ones are not lost where rounds take longer than foretold.
+    /// the last ones are not lost where rounds take longer than predicted.
     fn fits(&self, round: u32, now_us: u64) -> bool {
         let Some(time_s) = self.plan.time_s.filter(|_| round > 0) else { return true };
         let takes_s = match self.round_durations[usize::from(self.plan.is_long_round(round))] {

@@ -1,7 +1,6 @@
-//! How many packets of a trial came to each stage between its sender and its file?
+//! Packet counts of a trial at each stage between its sender and its file.
 //!
-//! Pure: told what was counted. What is missing at a stage is for the analysis to find; here stands which counter speaks
-//! for it.
+//! Pure: its input is the counts. The analysis finds the gaps; this module assigns each counter to its stage.
 
 use crate::testbed::rig::LinkCounters;
 use toll_record::{Held, ProcessEnd, Sent, Stage};
@@ -54,8 +53,8 @@ pub fn count_stages(counted: &TrialCounters<'_>) -> Vec<Stage> {
     // The counts of several are counts of the same packets, and no stages of one way.
     if let (Some((capture, said)), None) = (captures.next(), captures.next()) {
         let saw_all = covers_all_senders(capture, processes);
-        // A full backlog is told by both ends of the pair: the sender's device has refused it already.
-        // One that ended first has left packets in its ring, which it neither caught nor lost.
+        // A full backlog is counted by both ends of the pair: the sender's device has refused it already.
+        // One that ended first has left packets in its ring, which it neither captured nor dropped.
         let seen = if saw_all { said.received } else { said.captured + said.dropped };
         let is_of_all = saw_all && !selects;
         stage("seen", seen, is_of_all.then(|| dropped.saturating_sub(refused)));

@@ -180,7 +180,7 @@ impl<E: Environment> TrialLoop<'_, E> {
             Ok(None) => return Ok(()),
             Err(error) if error.is::<Tripped>() => return Err(error),
             Err(error) if error.is::<StaysOn>() => {
-                return Err(error.context(format!("arm {} was tried before the first trial", arm.name)));
+                return Err(error.context(format!("arm {} failed in the pilot", arm.name)));
             }
             Err(error) => {
                 self.env.print_line(&format!("arm {} failed in the pilot: {error:#}", arm.name));

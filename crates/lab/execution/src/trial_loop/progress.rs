@@ -12,7 +12,7 @@ pub trait Progress: LoadProgress {
     /// A trial begins.
     fn begin_trial(&self, round: u32, trial: u32, arm: &str);
 
-    /// The smallest effect that is found so far, percent.
+    /// Minimum detectable effect so far, percent.
     fn show_mde(&self, pct: f64);
 
     /// The load, as of now.

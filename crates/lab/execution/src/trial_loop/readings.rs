@@ -13,7 +13,7 @@ pub fn read_cpu(server: Option<&ServerHandle>, driver: Option<&Driver>, treatmen
     Cpu {
         host_busy_us,
         host_steal_us,
-        // No process's clock stands at zero: it is gone then.
+        // No running process's clock is zero: the process is gone.
         server_us: server
             .and_then(|standing| standing.restart_detector.pid())
             .map(cpu_of_process_us)

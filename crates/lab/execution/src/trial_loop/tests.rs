@@ -252,21 +252,21 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
     let mut sim = SimEnv::new(Fault::None);
     sim.takes = vec![("dump", 400_000)];
     let mut enough = || Ok(false);
-    let mut conductor = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
-    let per_s = conductor.measure_capacity(plan.arms[0].clone()).unwrap();
+    let mut trial_loop = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
+    let per_s = trial_loop.measure_capacity(plan.arms[0].clone()).unwrap();
     assert!((per_s - RATE as f64).abs() < 1.0, "{per_s}");
     let ends = toll_model::scenario::OnExit::Rehearse;
     let timeouts = Timeouts { try_s: 1.5, window_s: Some(1.0) };
-    let dry_run = conductor.dry_run("dump", ends, timeouts).unwrap().unwrap();
+    let dry_run = trial_loop.dry_run("dump", ends, timeouts).unwrap().unwrap();
     assert_eq!(dry_run.window, Window::Done { at_most_s: 1.0 });
     assert!(dry_run.switching.done_s.is_some_and(|s| (0.4..0.5).contains(&s)), "{dry_run:?}");
     // Without a window that the user gave, room for three of it.
     let timeouts = Timeouts { try_s: 1.5, window_s: None };
-    let dry_run = conductor.dry_run("dump", ends, timeouts).unwrap().unwrap();
+    let dry_run = trial_loop.dry_run("dump", ends, timeouts).unwrap().unwrap();
     assert_eq!(dry_run.window, Window::Done { at_most_s: 2.0 });
     sim.takes = vec![("dump", 10_000_000)];
-    let mut conductor = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
-    let dry_run = conductor.dry_run("dump", ends, timeouts).unwrap().unwrap();
+    let mut trial_loop = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
+    let dry_run = trial_loop.dry_run("dump", ends, timeouts).unwrap().unwrap();
     assert_eq!((dry_run.window, dry_run.switching.done_s), (Window::Time { s: 1.0 }, None));
     assert!(sim.lines.is_empty());
     assert!(sim.on.is_none());
@@ -326,7 +326,7 @@ fn an_arm_that_fails_in_the_pilot_is_left_to_its_rounds_and_one_that_stays_on_en
     let found = pilot(&plan, &mut sim, time, &[]).unwrap();
     assert_eq!(found.arms.keys().collect::<Vec<_>>(), ["count", "none"]);
     let error = pilot(&plan, &mut SimEnv::new(Fault::StaysOn("tool")), time, &[]).unwrap_err();
-    assert!(format!("{error:#}").starts_with("arm tool was tried before the first trial"), "{error:#}");
+    assert!(format!("{error:#}").starts_with("arm tool failed in the pilot"), "{error:#}");
     let error = pilot(&plan, &mut SimEnv::new(Fault::NoLoad("none")), time, &[]).unwrap_err();
     assert!(format!("{error:#}").contains("the driver delivers nothing"), "{error:#}");
 }
@@ -356,7 +356,7 @@ fn a_round_that_would_not_end_in_the_time_given_is_not_begun() {
     let took_s = (sim.now_us.get() - begun) as f64 / 1e6;
     let windows = sim.windows().len();
     assert!(windows.is_multiple_of(2) && (15.0..=20.0).contains(&took_s), "{windows} {took_s}");
-    // Trials that take longer than foretold take rounds with them.
+    // Trials that take longer than predicted take rounds with them.
     let mut slow = SimEnv::new(Fault::None);
     slow.counts_for_us = 3_000_000;
     run(&plan, &mut slow).unwrap();
@@ -438,7 +438,7 @@ fn parts_of_a_run_begin_when_they_are_due_with_the_load_at_rest_between_them() {
 }
 
 #[test]
-fn each_part_of_a_run_that_is_slower_than_foretold_has_its_rounds() {
+fn each_part_of_a_run_that_is_slower_than_predicted_has_its_rounds() {
     let mut plan = plan(vec![timed("none"), timed("tool")], 12);
     plan.spread = Some(toll_record::Spread { over_s: 3_000.0, begins: vec![4, 8] });
     // Half of what twelve rounds take.

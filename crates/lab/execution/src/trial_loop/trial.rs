@@ -54,7 +54,7 @@ pub struct SwitchTimes {
     pub counted_us: u64,
 }
 
-/// Time past the window for which a treatment is told to last, so that it never ends by itself.
+/// Time past the window for which a treatment is set to last, so that it never ends by itself.
 ///
 /// A busy host may take its time to start a tool; nothing hangs on the length itself.
 const SLACK_S: f64 = 60.0;
@@ -100,7 +100,7 @@ impl<E: Environment> TrialLoop<'_, E> {
         let off = self.switch_off(arm, place);
         switched.stopped_us = self.env.now_us();
         let window = match (off, window) {
-            // Each of them ends the run, and both are told.
+            // Each of them ends the run, and both are reported.
             (Err(stays_on), Err(error)) => Err(match error.downcast::<Tripped>() {
                 Ok(tripped) => stays_on.context(tripped),
                 Err(_) => stays_on,
@@ -228,7 +228,7 @@ impl<E: Environment> TrialLoop<'_, E> {
         Ok(Some(closed))
     }
 
-    /// What stands at an edge of the window, and the line that says so.
+    /// Counters at an edge of the window, and the line that records them.
     fn read_edge(
         &mut self,
         arm: &Arm,

@@ -1,6 +1,6 @@
 //! Load driver: the process that keeps the server busy during measurements.
 //!
-//! All drivers deliver the same bins. The conductor cannot tell them apart.
+//! All drivers deliver the same bins. The trial loop does not distinguish them.
 
 mod bin_stream;
 mod counter;
@@ -59,7 +59,7 @@ impl Endpoints {
             "compress" => Target { compress: Compression::Zlib, ..tcp },
             "localhost" => Target { address: at("localhost"), ..tcp },
             "ipv6" => Target { address: at("::1"), ..tcp },
-            other => bail!("no way to the server is called `{other}` here: use {}", TRANSPORTS.join(", ")),
+            other => bail!("unknown transport `{other}` here: use {}", TRANSPORTS.join(", ")),
         })
     }
 }
@@ -124,7 +124,7 @@ impl Driver {
                 let said = said.lines().rev().take(4).collect::<Vec<_>>();
                 driver.stop(context.journal)?;
                 let said = said.into_iter().rev().collect::<Vec<_>>().join(" / ");
-                bail!("the load driver {} delivers nothing; it said: {said}", workload.driver);
+                bail!("the load driver {} reports no bins; its output: {said}", workload.driver);
             }
             if let Err(interrupted) = context.cancel.check() {
                 driver.stop(context.journal)?;

@@ -202,7 +202,7 @@ fn wait_until_ready(
         if ended.is_some() || begun.elapsed() > READY_WITHIN {
             let said = std::fs::read_to_string(log).unwrap_or_default();
             bail!(
-                "the tunnel by SSH does not open: {what} {}; it said: {}",
+                "the SSH tunnel does not open: {what} {}; its output: {}",
                 ended.map_or("is not ready".to_owned(), |status| format!("ended ({status})")),
                 said.trim()
             );

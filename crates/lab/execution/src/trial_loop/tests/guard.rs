@@ -111,9 +111,9 @@ fn a_guard_that_trips_in_the_pilot_a_rehearsal_or_a_second_opinion_ends_the_run(
 
     let mut enough = || Ok(false);
     let mut sim = tripping(2_000_000);
-    let mut conductor = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
+    let mut trial_loop = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
     let timeouts = Timeouts { try_s: 5.0, window_s: None };
-    let error = conductor.dry_run("tool", toll_model::scenario::OnExit::Rehearse, timeouts).unwrap_err();
+    let error = trial_loop.dry_run("tool", toll_model::scenario::OnExit::Rehearse, timeouts).unwrap_err();
     assert_eq!(format!("{error:#}"), "too slow");
     assert!(sim.on.is_none());
 
