@@ -54,10 +54,11 @@ fn describe_missed_controls(run: &RunResult) -> Option<String> {
     let controls = run.controls.iter().filter(|c| c.ci95_pct.or(c.ci95).is_some() && !c.ok).map(|c| &c.arm);
     let names: Vec<&str> = aa.chain(controls).map(String::as_str).collect();
     match names.split_last()? {
-        (one, []) => Some(format!("the control {one} missed its mark (see Trust)")),
-        (last, others) => {
-            Some(format!("the controls {} and {last} missed their marks (see Trust)", others.join(", ")))
-        }
+        (one, []) => Some(format!("the control {one} missed its known effect (see Trust)")),
+        (last, others) => Some(format!(
+            "the controls {} and {last} missed their known effects (see Trust)",
+            others.join(", ")
+        )),
     }
 }
 
@@ -207,7 +208,7 @@ fn advise_complete_capture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) ->
             _ => "Full picture",
         };
         return Some(format!(
-            "{heading}: {} catches {} of the queries, at {} {}.",
+            "{heading}: {} captures {} of the queries, at {} {}.",
             arm.name,
             format_share(caught(arm)),
             title(arm),
@@ -219,7 +220,7 @@ fn advise_complete_capture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) ->
         .filter(|(arm, _)| 0.0 < caught(arm) && caught(arm) <= MAX_CAPTURED_RATIO)
         .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
     Some(format!(
-        "Full picture: none here; {} catches most, {} of the queries, at {} {}.",
+        "Full picture: none here; {} captures most, {} of the queries, at {} {}.",
         arm.name,
         format_share(caught(arm)),
         title(arm),
@@ -239,9 +240,9 @@ fn find_lowest_overhead<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&
     if have_different_baselines(asked) {
         return None;
     }
-    let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
-    let any = asked.iter().any(|(arm, _)| catches(arm));
-    asked.iter().copied().find(|(arm, _)| !any || catches(arm))
+    let captures = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
+    let any = asked.iter().any(|(arm, _)| captures(arm));
+    asked.iter().copied().find(|(arm, _)| !any || captures(arm))
 }
 
 fn advise_lowest_overhead(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
@@ -249,9 +250,9 @@ fn advise_lowest_overhead(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> 
     let caught = match arm.captured_ratio {
         // Said already, in the full picture.
         Some(ratio) if ratio >= COMPLETE_SHARE => return None,
-        Some(ratio) => format!(", catches {} of the queries", format_share(ratio)),
+        Some(ratio) => format!(", captures {} of the queries", format_share(ratio)),
         None if arm.artefact.as_ref().is_some_and(|a| a.encrypted) => {
-            ", catches nothing that can be read: the session is encrypted".to_owned()
+            ", captures nothing that can be read: the session is encrypted".to_owned()
         }
         None => String::new(),
     };
@@ -321,7 +322,7 @@ fn compare_transports(run: &RunResult, plan: &Plan) -> Option<String> {
         })
         .collect();
     (!ways.is_empty())
-        .then(|| format!("As multiples of {}: {}.", outcome_title(run, &run.primary), ways.join("; ")))
+        .then(|| format!("Multiples of {}: {}.", outcome_title(run, &run.primary), ways.join("; ")))
 }
 
 fn overhead_factor(toll_pct: f64) -> f64 {

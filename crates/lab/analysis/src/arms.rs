@@ -166,7 +166,7 @@ impl<'a> Arms<'a> {
         for (name, compared) in compared {
             if !compared.pairs.floored.is_empty() {
                 notes.push(format!(
-                    "{name}: none in {} windows, each counted as one: the toll is at least this",
+                    "{name}: none in {} windows, each counted as one: the overhead is at least this",
                     compared.pairs.floored.len()
                 ));
             }

@@ -16,7 +16,7 @@ pub struct ArmArtefacts {
     pub captured_ratio: Option<f64>,
     /// Windows whose queries were counted.
     pub counted: usize,
-    /// The conductor's notes, each once.
+    /// The trial loop's notes, each once.
     pub remarks: Vec<String>,
 }
 

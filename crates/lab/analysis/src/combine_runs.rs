@@ -157,7 +157,7 @@ fn overlay_arms(runs: &[&RunResult], names: &[String]) -> Option<Chart> {
     });
     (!arms.is_empty()).then(|| Chart {
         id: "tolls-by-platform".into(),
-        title: format!("Toll on {}, by platform", primary.title),
+        title: format!("Overhead in {}, by platform", primary.title),
         kind: ChartKind::Table,
         x: Axis {
             label: "arm".into(),

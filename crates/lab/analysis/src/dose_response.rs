@@ -1,7 +1,7 @@
 //! Dose-response check: arms of known size, the size found, and the smallest size detected.
 //!
 //! A dose is an arm with a known effect: a CPU burner, by the time it used, or a driver that delays replies.
-//! A miss has one of three reasons: the burner was starved, the host's own work changed, or the bench is
+//! A miss has one of three reasons: the burner was starved, the host's own work changed, or the measurement is
 //! blind.
 
 use super::arms::Arms;
@@ -146,10 +146,10 @@ impl MeasuredDose<'_> {
             self.set_pct.map_or_else(|| "a share".to_owned(), |pct| format!("{}%", format_percent(pct)));
         let deed = match (self.kind, self.used_pct) {
             (DoseKind::Cpu, Some(took)) if self.used_less_than(STARVED_SHARE) => {
-                format!("got {took:.1}% of the host's CPU time of the {told} that it was told to burn")
+                format!("got {took:.1}% of the host's CPU time of the {told} that it was set to burn")
             }
             (DoseKind::Cpu, _) => format!("burns {told} of the host's CPU time"),
-            (DoseKind::Delay, _) => format!("holds replies back for {told} of their response time"),
+            (DoseKind::Delay, _) => format!("delays replies by {told} of their response time"),
         };
         let excuse = self.explain_miss(plan);
         let mut check =
@@ -165,13 +165,13 @@ impl MeasuredDose<'_> {
         self.set_pct.zip(self.used_pct).is_some_and(|(told, took)| took < share * told)
     }
 
-    /// The reason for a wrong size, if the host's own work explains it and not the bench.
+    /// The reason for a wrong size, if the host's own work explains it and not the measurement.
     fn explain_miss(&self, plan: &Plan) -> Option<String> {
         if self.kind == DoseKind::Delay {
             let busy = self.busy.filter(|busy| *busy > SATURATED_SHARE)?;
             return Some(format!(
-                "the host was {:.0}% busy, where a reply held back makes room for the others: a delay proves nothing \
-                 there",
+                "the host was {:.0}% busy, where a delayed reply frees CPU for the others: the delay control is not \
+                 valid there",
                 100.0 * busy
             ));
         }
@@ -189,12 +189,12 @@ impl MeasuredDose<'_> {
             return None;
         }
         let (word, why) = if change < 0.0 {
-            ("less", "the host's own work grows cheaper when contended")
+            ("less", "the host's own work uses less CPU under contention")
         } else {
-            ("more", "the host's own work grows dearer when contended")
+            ("more", "the host's own work uses more CPU under contention")
         };
         Some(format!(
-            "server and driver used {:.1}% {word} for a query while it burned: {why}, and the bench saw both",
+            "server and driver used {:.1}% {word} for a query while it burned: {why}, and the measurement contains both",
             change.abs()
         ))
     }
@@ -321,8 +321,8 @@ pub fn summarise_dose_line(line: &DoseLine) -> String {
         (None, ..) => "Nothing was found of them.".to_owned(),
     };
     let told = match line.resolution_pct {
-        Some(pct) => format!("The smallest change told from none: {pct:.1}% of {}.", line.outcome),
-        None => "None of them was told from none.".to_owned(),
+        Some(pct) => format!("Smallest change detected: {pct:.1}% of {}.", line.outcome),
+        None => "No change was detected.".to_owned(),
     };
     format!("{slope} {told}")
 }

@@ -95,7 +95,7 @@ pub fn format_brief(outcome: &Outcome) -> String {
     match extract_estimate(outcome) {
         Some((Measure::Percent, toll, _)) => format_signed_percent(toll),
         Some((Measure::Difference, effect, _)) => format_signed(effect, &outcome.unit),
-        // Of what is told as a median that, and not the mean beside the median's interval.
+        // An outcome estimated by a median: the median, not the mean beside the median's interval.
         Some((Measure::Absolute, effect, _)) => format_value(effect, &outcome.unit),
         _ => format_value(outcome.mean, &outcome.unit),
     }

@@ -1,6 +1,6 @@
 //! Charts of packet losses by stage, and of ladder limits.
 //!
-//! Draws the results of `ledger` and `limits`. Never computes its own.
+//! Draws the results of `packet_accounting` and `limits`. Never computes its own.
 
 use toll_record::{
     ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, LedgerStage, LimitResult, Plan,
@@ -16,7 +16,7 @@ pub fn loss_chart(plan: &Plan, arms: &[ArmResult]) -> Option<Chart> {
         .filter(|(_, arm)| arm.ledger.is_some())
         .map(|(planned, arm)| (planned.varied.first().map_or("", |(_, value)| value.as_str()), arm))
         .collect();
-    // Arms that a scenario made by varying something stand together by the first thing that it varied.
+    // Arms that a scenario made by varying keys are grouped by the first key.
     let mut groups: Vec<&str> = Vec::new();
     for (group, _) in &counted {
         if !groups.contains(group) {

@@ -15,7 +15,7 @@ use toll_record::{Axis, Bin, Chart, ChartKind, ChartPoint, ChartSeries, Role};
 const MAX_POINTS: u64 = 40;
 /// Fewest rounds for a spread worth drawing.
 const FEWEST_ROUNDS: usize = 3;
-/// Most lines that can be told apart.
+/// Maximum number of lines that a reader can distinguish.
 const MOST_ARMS: usize = 8;
 /// Multiple of the shortest window from which a longer one shows the final overhead.
 const LONG_WINDOW_FACTOR: u64 = 2;
@@ -71,7 +71,7 @@ pub fn warn_on_slope(recorded: &RunData, windows: &[Window], warnings: &mut Vec<
         .filter(|&i| plan.arms[i].unavailable.is_none())
         .filter_map(|i| Some((i, look.slope_changes(&on, i)?)))
         .collect();
-    // Six long windows of one arm tell little of how they vary, those of all arms together do.
+    // Six long windows of one arm are too few to estimate their variation; those of all arms together are enough.
     let freedom: usize = changing.iter().map(|(_, s)| s.d.len() - 1).sum();
     if freedom == 0 {
         return;
@@ -137,7 +137,7 @@ impl<'a> TimeMeasure<'a> {
     }
 
     fn title(&self) -> &'static str {
-        if self.by_latency { "Toll on mean response time" } else { "Toll on time between statements" }
+        if self.by_latency { "Overhead in mean response time" } else { "Overhead in time between statements" }
     }
 
     /// ln of the time an event, or a statement, took in (begin, end].

@@ -134,7 +134,7 @@ impl ChoiceAdvice<'_> {
         let keeps = |at: &usize| self.pareto.limit.keys().all(|name| self.limit_excess(*at, name) <= 0.0);
         let prefer = |at: &usize| self.preferred_value(*at);
         // One that breaks a limit is no choice, and beats nobody who keeps it. Where each beats another, all are left:
-        // arms that are not told apart need not stand in one order.
+        // arms without a significant difference need not have one order.
         let keeping: Vec<usize> = (0..self.arms.len()).filter(keeps).collect();
         let is_beaten = |at: usize| {
             let beats = |other: &usize| self.field.dominates(self.choices[*other], self.choices[at]);

@@ -103,7 +103,7 @@ fn describe_tools(runs: &[AnalysedRun]) -> Vec<String> {
 fn find_version(host: &Host, tool: &str) -> Option<String> {
     let of_tool = host.tools.iter().find(|known| known.name == tool);
     let version = of_tool?.version.clone()?;
-    // `tcpdump version 4.99.3` stands below `tcpdump`.
+    // `tcpdump version 4.99.3` is listed below `tcpdump`.
     let bare = version.strip_prefix(tool).map(str::trim_start);
     let bare = bare.map(|rest| rest.strip_prefix("version").map_or(rest, str::trim_start));
     Some(bare.filter(|rest| !rest.is_empty()).map_or_else(|| version.clone(), str::to_owned))

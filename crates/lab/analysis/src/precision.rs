@@ -73,7 +73,7 @@ pub fn chart(plan: &Plan, windows: &[Window], compared: &[BTreeMap<&str, Compari
             ChartSeries { name: "with more time".into(), points: points(&[(end_s, half), (then_s, then)]) },
         ],
         note: format!(
-            "After {} in {:.0} min tolls are known to ±{half:.1} points (median over {}); ten minutes more would make \
+            "After {} in {:.0} min overheads are known to ±{half:.1} points (median over {}); ten minutes more would make \
              that ±{then:.1}.",
             format_count(rounds.into(), "round"),
             end_s / 60.0,

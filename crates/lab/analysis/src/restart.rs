@@ -1,6 +1,6 @@
 //! Detection of server restarts within a run, and exclusion of the affected windows.
 //!
-//! The evidence is the server's `Uptime`, or the conductor's note on a failed trial. Runs without uptime are checked
+//! The evidence is the server's `Uptime`, or the trial loop's note on a failed trial. Runs without uptime are checked
 //! for CPU clocks that went backwards. Never looks for the cause.
 
 use super::run_data::RunData;
@@ -8,7 +8,7 @@ use super::warnings::{AffectedTrials, RunWarning};
 use super::windows::{Trials, Window, describe_trials};
 use toll_record::{Step, TrialLine};
 
-/// Text of the conductor's note on a trial that failed because of a restart.
+/// Text of the trial loop's note on a trial that failed because of a restart.
 const RESTART_NOTE: &str = "the server restarted";
 /// Tolerance, seconds: `Uptime` counts whole seconds, and the answer has a delay.
 const SLACK_S: f64 = 2.0;

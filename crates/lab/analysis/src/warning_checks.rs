@@ -51,7 +51,7 @@ pub fn check_trials(plan: &Plan, trials: &Trials, warnings: &mut Vec<RunWarning>
     }
 }
 
-/// The conductor's notes on an arm's trials, each once.
+/// The trial loop's notes on an arm's trials, each once.
 pub fn trial_notes(trials: &Trials, arm: usize) -> Vec<String> {
     let mut times: BTreeMap<&str, u32> = BTreeMap::new();
     for remark in trials.notes.iter().chain(&trials.failed).filter(|r| r.arm == arm) {

@@ -260,7 +260,7 @@ impl RunWarning {
                 format!("the baseline {arm} has no window: nothing can be compared with it")
             }
             RunWarning::Incomplete { done, planned, why, missing, files, cut } => {
-                let mut text = format!("{done} of {planned} rounds are whole");
+                let mut text = format!("{done} of {planned} rounds are complete");
                 if let Some(why) = why {
                     text += &format!("; the run ended early: {why}");
                 }
@@ -307,9 +307,9 @@ impl RunWarning {
             RunWarning::TrialFailed { arm, times, begun, reason, .. } => {
                 format!("{arm} failed in {times} of {begun} rounds: {reason}")
             }
-            RunWarning::TreatmentKilled { arm, note } => format!("{arm} did not stop as asked: {note}"),
+            RunWarning::TreatmentKilled { arm, note } => format!("{arm} did not stop on its signal: {note}"),
             RunWarning::TooFewRounds { have, need } => {
-                format!("{have} paired rounds allow no interval: {need} are the fewest that do")
+                format!("{have} paired rounds allow no interval: at least {need} are needed")
             }
             RunWarning::AaFailed { arm, outcome, found } => {
                 format!("{arm} is the baseline under another name, and yet its {outcome} differs by {found}")
@@ -337,12 +337,12 @@ impl RunWarning {
             RunWarning::Noisy { cv_pct, finds } => {
                 let mut text = format!("the baseline's own windows vary by {cv_pct:.0}%");
                 if let Some(finds) = finds {
-                    text += &format!(", so that effects below {finds} stay hidden");
+                    text += &format!(", so that effects below {finds} are not detectable");
                 }
                 text
             }
             RunWarning::LowPower { finds, asked, .. } => {
-                format!("this run finds effects of {finds} and more; the question asks for {asked}")
+                format!("minimum detectable effect is {finds}; requested: {asked}")
             }
             RunWarning::HostSteal { pct } => {
                 format!("other guests took {pct:.1}% of this host's CPU time inside windows")
@@ -382,7 +382,7 @@ impl RunWarning {
                 100.0 * *dropped as f64 / (*dropped + *captured).max(1) as f64
             ),
             RunWarning::AccountingGap { arm, trials, of, gaps } => format!(
-                "the packets of {arm} do not add up in {trials} of {of} trials, by no counter's word: {gaps}"
+                "packets of {arm} are missing without a drop counter in {trials} of {of} trials: {gaps}"
             ),
             RunWarning::TooManyCaptured { arm, ratio } => format!(
                 "the artefact of {arm} holds {:.1}% of the queries that were executed: more than all",
@@ -419,13 +419,13 @@ impl RunWarning {
                 "the server's error log says why (a crash, memory, somebody's hand); windows right after it ran with cold caches: run again if they stand out".into()
             }
             RunWarning::SamplesMissing { .. } => {
-                "samples.ndjson is damaged, or the run was cut: these windows are left out; copy it anew from where it is whole, or run again".into()
+                "samples.ndjson is damaged, or the run was cut: these windows are left out; copy it again from an undamaged source, or run again".into()
             }
             RunWarning::LatencyMissing { .. } => {
-                "copy latency.hlog anew from where it is whole; throughput, means and CPU rest on all windows".into()
+                "copy latency.hlog again from an undamaged source; throughput, means and CPU rest on all windows".into()
             }
             RunWarning::TrialFailed { .. } => {
-                "try the arm's command by hand, `toll doctor` names missing tools; its toll rests on the other rounds".into()
+                "try the arm's command by hand, `toll doctor` names missing tools; its overhead is based on the other rounds".into()
             }
             RunWarning::TreatmentKilled { .. } => {
                 "its artefact may lack the end; give the arm a stop signal that it heeds".into()
@@ -435,33 +435,33 @@ impl RunWarning {
                 "one run in twenty does this by chance: run again with another --seed; if it fails again, trust no verdict of this host before its noise is found".into()
             }
             RunWarning::ControlMissed { .. } => {
-                "one control in twenty misses by chance: run again with another --seed; if it misses again, quieten the host, and look for another bottleneck than CPU".into()
+                "one control in twenty misses by chance: run again with another --seed; if it misses again, stop other load on the host, and look for another bottleneck than CPU".into()
             }
             RunWarning::CarryOver { .. } => "lengthen --settle until it goes, and read arms that follow it with care".into(),
             RunWarning::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
             RunWarning::SlowSettling { .. } => "lengthen --settle: the window should begin on the plateau".into(),
             RunWarning::WindowOnSlope { slope, .. } => format!(
-                "its steady toll is the later one: let it settle, `settle = \"{:.0}s\"` in the arm, or --settle",
+                "its steady overhead is the later one: let it settle, `settle = \"{:.0}s\"` in the arm, or --settle",
                 slope.late_s[0]
             ),
-            RunWarning::Noisy { .. } => "quieten the host, or give the run more time (--time): more rounds, rather than longer windows".into(),
+            RunWarning::Noisy { .. } => "stop other load on the host, or give the run more time (--time): more rounds, rather than longer windows".into(),
             RunWarning::LowPower { rounds, .. } => match rounds {
                 Some(rounds) => {
-                    format!("run with --rounds {rounds} to find effects as small as that, or let --find choose")
+                    format!("run with --rounds {rounds} to detect effects as small as that, or let --find choose")
                 }
-                None => "no sensible number of rounds finds that here: quieten the host".into(),
+                None => "no sensible number of rounds detects that here: stop other load on the host".into(),
             },
             RunWarning::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
             RunWarning::StealExcluded { .. } => {
                 "neighbours on the same machine were at work; an arm that meets this in many more windows than the others may itself ask for what is withheld: measure it again".into()
             }
             RunWarning::DriverShare { .. } => {
-                "its share dilutes every toll on this host: use prepared statements, a lighter driver, or drive from another host".into()
+                "its share hides part of every overhead on this host: use prepared statements, a lighter driver, or drive from another host".into()
             }
             RunWarning::LoadErrors { .. } => "look at the server's error log; windows with errors measure something else".into(),
-            RunWarning::NothingCompleted { .. } => "look at this arm's stalls; its toll is at least what is shown".into(),
+            RunWarning::NothingCompleted { .. } => "look at this arm's stalls; its overhead is at least what is shown".into(),
             RunWarning::HarnessStalls { .. } => {
-                "stalls at those moments may be the host's, not the server's: quieten the host".into()
+                "stalls at those moments may be the host's, not the server's: stop other load on the host".into()
             }
             RunWarning::StallsNotJudged { .. } => "do not read the absence of stalls as proof of none".into(),
             RunWarning::PacketsDropped { .. } => "the artefact is incomplete: give the tool a larger buffer or a shorter snap length".into(),
@@ -471,9 +471,9 @@ impl RunWarning {
             RunWarning::TooManyCaptured { .. } => {
                 "it counts other clients' queries, or some twice: do not take its share for a measure".into()
             }
-            RunWarning::QueriesNotCounted { .. } => "the share caught rests on the other windows; keep artefacts with --keep-artefacts and count them".into(),
+            RunWarning::QueriesNotCounted { .. } => "the captured share is based on the other windows; keep artefacts with --keep-artefacts and count them".into(),
             RunWarning::Unavailable { .. } => "`toll doctor` says how to install what is missing".into(),
-            RunWarning::SelfCostHigh { .. } => "use longer windows; every arm bears this cost, so that tolls stay comparable".into(),
+            RunWarning::SelfCostHigh { .. } => "use longer windows; all arms have this cost, so that overheads stay comparable".into(),
             RunWarning::NoSelfCost => "run with a toll that records it".into(),
             RunWarning::UnknownSamples { .. } => "report with the toll that wrote the run, or a newer one".into(),
         }

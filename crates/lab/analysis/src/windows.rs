@@ -48,7 +48,7 @@ impl Window {
     }
 }
 
-/// The conductor's note on a trial.
+/// The trial loop's note on a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialNote {
     pub trial: u32,
@@ -66,7 +66,7 @@ pub struct TrialNote {
 pub struct Trials {
     /// In the order measured.
     pub windows: Vec<Window>,
-    /// Failed trials, with the conductor's reason.
+    /// Failed trials, with the trial loop's reason.
     pub failed: Vec<TrialNote>,
     /// Trials that began and neither closed their window nor failed: the run was cut there.
     pub truncated: Vec<TrialNote>,

@@ -50,7 +50,7 @@ pub enum BoundError {
     NotUntilDone(String, String),
     #[error("{0}: no load runs beside this arm, and it has no {1}")]
     NoLoad(String, String),
-    #[error("{arm} has no toll on {outcome}: {why}")]
+    #[error("{arm} has no overhead in {outcome}: {why}")]
     NoToll { arm: String, outcome: String, why: String },
 }
 
@@ -189,7 +189,7 @@ impl Bound {
             Direction::Below => value < self.limit,
         };
         let interval = outcome.ci95_pct.or(outcome.ci95);
-        // A toll is told from zero; what is compared with nothing, from the limit itself.
+        // An overhead must differ from zero; an outcome without a comparison, from the limit itself.
         let (is_told, from) = match (interval, outcome.verdict) {
             (None, _) => (true, ""),
             (Some([low, high]), Verdict::NotCompared) => (is_beyond(low) && is_beyond(high), "it"),
@@ -197,15 +197,15 @@ impl Bound {
             (Some([low, _]), _) => (low > 0.0, "zero"),
         };
         let word = match (is_beyond(found), is_told) {
-            (true, true) => "broken".to_owned(),
-            (true, false) => format!("kept: beyond it, but not told from {from}"),
-            (false, _) => "kept".to_owned(),
+            (true, true) => "failed".to_owned(),
+            (true, false) => format!("passed: beyond it, but not different from {from}"),
+            (false, _) => "passed".to_owned(),
         };
         let said = match interval {
             Some(_) => estimate_format::describe_estimate(outcome),
             None => {
                 let estimate = estimate_format::format_estimate(outcome).unwrap_or_default();
-                format!("{estimate} (no interval: too few rounds, the toll alone decides)")
+                format!("{estimate} (no interval: too few rounds; the estimate alone decides)")
             }
         };
         Ok(Judgement { broken: is_beyond(found) && is_told, text: format!("bound {self} {word}: {said}") })

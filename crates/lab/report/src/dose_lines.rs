@@ -28,9 +28,9 @@ fn describe_dose(kind: DoseKind, outcome: &str, dose: &Dose) -> String {
     let percent = |of: Option<f64>| of.map_or_else(|| "?".to_owned(), |pct| format!("{pct:.1}%"));
     let took = match kind {
         DoseKind::Cpu => {
-            format!("told {}, took {} of the host", percent(dose.told_pct), percent(dose.took_pct))
+            format!("set to {}, used {} of the host", percent(dose.told_pct), percent(dose.took_pct))
         }
-        DoseKind::Delay => format!("told {} of the response time", percent(dose.told_pct)),
+        DoseKind::Delay => format!("set to {} of the response time", percent(dose.told_pct)),
     };
     let found = match (dose.found_pct, dose.ci95_pct) {
         (Some(found), Some([low, high])) => format!("{found:+.1}% [{low:+.1}, {high:+.1}]"),

@@ -111,7 +111,7 @@ pub fn packet_accounting_lines(run: &RunResult) -> Vec<(String, String)> {
     lines
 }
 
-/// Names in a column: the first ones stand for many.
+/// Names in a column: of many, only the first ones.
 fn join_names(names: Vec<&str>) -> String {
     const NAMED: usize = 3;
     match names.len() {
@@ -130,7 +130,7 @@ fn describe_losses(ledger: &Ledger) -> String {
         let counted = stage.lost_counted.unwrap_or(0);
         let unsaid = match lost.saturating_sub(counted) {
             0 => String::new(),
-            gap => format!(", {} of them by no counter's word", number_format::format_grouped(gap as f64)),
+            gap => format!(", {} of them not in any drop counter", number_format::format_grouped(gap as f64)),
         };
         parts.push(format!(
             "{} ({pct:.3}%) lost before {}{unsaid}",

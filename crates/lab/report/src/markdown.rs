@@ -40,7 +40,7 @@ fn write_report(out: &mut String, run: &RunResult) -> std::fmt::Result {
         }
         writeln!(
             out,
-            "\nTolls are against `{}`{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.\n",
+            "\nOverheads are relative to `{}`{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.\n",
             run.baseline,
             other_reference_suffix(run),
             100.0 * (1.0 - run.alpha),

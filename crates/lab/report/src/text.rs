@@ -27,7 +27,7 @@ pub fn text(run: &RunResult, ink: ColourMode) -> String {
     write_paragraph(&mut out, "", &run.answer);
     write_paragraph(&mut out, "", &trust::describe_resolution(run));
     if !run.complete {
-        write_line(&mut out, &paint(ink, YELLOW, "This run is not whole: see the warnings."));
+        write_line(&mut out, &paint(ink, YELLOW, "This run is incomplete: see the warnings."));
     }
     out.push('\n');
     write_table(&mut out, run, ink);
@@ -82,17 +82,13 @@ fn write_table(out: &mut String, run: &RunResult, ink: ColourMode) {
         write_line(out, join_cells(&paint_row(row, &widths, ink)).trim_end());
     }
     if !left_out.is_empty() {
-        write_paragraph(
-            out,
-            "",
-            &format!("Not shown for want of room, as they are on the page: {}.", left_out.join(", ")),
-        );
+        write_paragraph(out, "", &format!("Not shown here, but on the page: {}.", left_out.join(", ")));
     }
     write_paragraph(
         out,
         "",
         &format!(
-            "Tolls are against {}{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.",
+            "Overheads are relative to {}{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.",
             run.baseline,
             other_reference_suffix(run),
             100.0 * (1.0 - run.alpha),

@@ -102,7 +102,7 @@ fn describe_windows(run: &RunResult) -> String {
 /// Minimum detectable effect of this run, a sentence.
 pub fn describe_resolution(run: &RunResult) -> String {
     let Some(mde) = &run.mde else {
-        return "How small an effect this run finds cannot be said: too few rounds.".to_owned();
+        return "Minimum detectable effect: unknown (too few rounds).".to_owned();
     };
     let unit = find_definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
     let achieved = mde.achieved_pct.map(|pct| format!("{pct:.1}%"));
@@ -110,12 +110,12 @@ pub fn describe_resolution(run: &RunResult) -> String {
         Some(size) => {
             let outcome = find_definition(&run.definitions, &run.primary);
             let title = outcome.map_or(run.primary.as_str(), |outcome| &outcome.title);
-            format!("This run finds effects of {size} and more on {title}, four times in five")
+            format!("Minimum detectable effect (80% power) in {title}: {size}")
         }
-        None => "How small an effect this run finds cannot be said: too few rounds".to_owned(),
+        None => "Minimum detectable effect: unknown (too few rounds)".to_owned(),
     };
     if let Some(planned) = mde.planned_pct {
-        text += &format!(" (foretold: {planned:.1}%)");
+        text += &format!(" (predicted: {planned:.1}%)");
     }
     if let Some(rounds) = mde.rounds_for_margin {
         text += &format!("; {} would take {}", describe_margin(run), format_count(rounds.into(), "round"));

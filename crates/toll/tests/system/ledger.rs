@@ -185,7 +185,7 @@ fn packets_add_up_from_the_sender_to_the_file_and_what_takes_some_is_found_at_it
         assert_eq!(warning["arm"], name);
     }
     let report = output_words(&lab.toll(&["report", &out]));
-    let told = "20,000 sent, 20 (0.100%) lost before seen, 20 of them by no counter's word";
+    let told = "20,000 sent, 20 (0.100%) lost before seen, 20 of them not in any drop counter";
     assert!(report.contains(told) && report.contains("adds up in 0 of 2 trials"), "{report}");
     assert!(report.contains("nothing lost from the sender to the file; adds up in"), "{report}");
     lab.assert_nothing_left();

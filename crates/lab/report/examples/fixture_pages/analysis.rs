@@ -30,7 +30,7 @@ pub fn result(shape: &Shape, recorded: &WrittenData) -> anyhow::Result<RunResult
         scenario: plan.scenario.clone(),
         question: plan.question.clone(),
         answer: format!(
-            "{note}: the slow log (A) raises mean response time by {:.0}%, and catches every query.",
+            "{note}: the slow log (A) raises mean response time by {:.0}%, and captures every query.",
             toll("A").0.unwrap_or_default()
         ),
         profile: plan.profile.clone(),

@@ -9,7 +9,7 @@ use toll_record::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, RunDir};
 use toll_sys::number_format::format_grouped;
 use toll_wire::profile::BIN_WIDTH;
 
-/// Most points of a line. More cannot be told apart.
+/// Most points of a line. A reader cannot distinguish more.
 const MAX_POINTS: usize = 500;
 /// Number of frequent packet lengths listed for TCP and UDP each.
 const MAX_NAMED_LENGTHS: usize = 3;

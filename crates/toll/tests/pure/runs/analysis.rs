@@ -78,7 +78,7 @@ fn what_an_artefact_caught_is_held_against_what_was_executed() {
     assert_eq!(artefact.dropped, Some(0));
     assert!((artefact.link_mbit_per_s - artefact.bytes as f64 * 8.0 / 24.0 / 1e6).abs() < 1e-6);
     assert!(
-        run.advice.iter().any(|a| a.starts_with("Full picture and least cost: B catches 99.5%")),
+        run.advice.iter().any(|a| a.starts_with("Full picture and least cost: B captures 99.5%")),
         "{:?}",
         run.advice
     );
@@ -90,7 +90,7 @@ fn arms_held_against_different_ones_are_no_choice_of_each_other() {
     let mut recorded = SyntheticRun::with(5, 8, SyntheticArm::usual()).record();
     recorded.plan.arms.iter_mut().find(|arm| arm.name == "K").unwrap().against = Some("C".into());
     let run = analyse::analyse(&recorded);
-    assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B catches 99.5%")), "{:?}", run.advice);
+    assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B captures 99.5%")), "{:?}", run.advice);
     assert!(!run.advice.iter().any(|a| a.to_lowercase().contains("least cost")), "{:?}", run.advice);
 }
 
@@ -118,7 +118,7 @@ fn more_than_all_queries_is_a_doubt_and_no_full_picture() {
     arms[0].caught = Some((1.5, 1_100.0));
     let run = analyse::analyse(&SyntheticRun::with(5, 8, arms).record());
     assert!(warning_codes(&run).contains(&"caught-too-many"));
-    assert!(!run.advice.iter().any(|a| a.contains("B catches")), "{:?}", run.advice);
+    assert!(!run.advice.iter().any(|a| a.contains("B captures")), "{:?}", run.advice);
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn a_crashed_run_is_reported_as_far_as_it_went() {
     assert!(arm(&run, "K").outcomes["qps"].toll_pct.unwrap() < -20.0);
     let warning = run.warnings.iter().find(|w| w.code == "incomplete").unwrap();
     assert!(
-        warning.text.contains("of 9 rounds are whole") && warning.text.contains("host.json"),
+        warning.text.contains("of 9 rounds are complete") && warning.text.contains("host.json"),
         "{warning:?}"
     );
     assert!(warning_codes(&run).contains(&"artefact-not-counted"));

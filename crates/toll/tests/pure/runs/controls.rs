@@ -23,7 +23,7 @@ fn a_control_that_burns_nothing_is_missed() {
     let run = analyse::analyse(&SyntheticRun::with(3, 10, vec![fake]).record());
     assert!(!run.controls[0].ok);
     assert!(warning_codes(&run).contains(&"control-missed"));
-    let says = "burn got 0.0% of the host's CPU time of the 25% that it was told to burn";
+    let says = "burn got 0.0% of the host's CPU time of the 25% that it was set to burn";
     assert!(run.controls[0].text.starts_with(says), "{}", run.controls[0].text);
 }
 
@@ -47,7 +47,7 @@ fn a_bench_that_does_not_see_what_was_burnt_is_told_from_a_host_that_works_cheap
     assert!(control.text.contains("but does not: "), "{}", control.text);
     assert!(control.text.contains("server and driver used 2"), "{}", control.text);
     assert!(
-        control.text.ends_with("grows cheaper when contended, and the bench saw both"),
+        control.text.ends_with("uses less CPU under contention, and the measurement contains both"),
         "{}",
         control.text
     );
@@ -60,8 +60,7 @@ fn a_burner_that_the_host_starved_is_judged_by_what_it_used() {
     let run = analyse::analyse(&SyntheticRun::with(3, 12, vec![burn]).record());
     let control = &run.controls[0];
     assert!(control.ok && (control.expected_pct - 100.0 / 9.0).abs() < 0.01, "{control:?}");
-    let says =
-        "burn got 10.0% of the host's CPU time of the 12.5% that it was told to burn: cpu_us_per_query";
+    let says = "burn got 10.0% of the host's CPU time of the 12.5% that it was set to burn: cpu_us_per_query";
     assert!(control.text.starts_with(says), "{}", control.text);
 }
 

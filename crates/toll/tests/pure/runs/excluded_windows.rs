@@ -207,7 +207,7 @@ fn windows_without_samples_do_not_count() {
         "{:#?}",
         run.warnings
     );
-    assert!(text(&run, "incomplete").contains("of 6 rounds are whole"), "{:#?}", run.warnings);
+    assert!(text(&run, "incomplete").contains("of 6 rounds are complete"), "{:#?}", run.warnings);
     for arm in &run.arms {
         assert!(!arm.outcomes.contains_key("elapsed_s"), "{} is no dump", arm.name);
         assert!(arm.windows <= 3, "{}: {}", arm.name, arm.windows);
@@ -309,7 +309,7 @@ fn what_cannot_be_read_because_it_is_encrypted_is_no_share_of_zero() {
     both.artefacts.iter_mut().for_each(|line| line.encrypted = true);
     let run = analyse::analyse(&both);
     let cheap = run.advice.iter().find(|a| a.starts_with("Least cost: B")).expect("advice");
-    assert!(cheap.ends_with("catches nothing that can be read: the session is encrypted."), "{cheap}");
+    assert!(cheap.ends_with("captures nothing that can be read: the session is encrypted."), "{cheap}");
 }
 
 #[test]

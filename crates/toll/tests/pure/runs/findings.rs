@@ -448,7 +448,7 @@ fn packets_that_got_lost_and_how_far_a_ladder_holds_are_told_in_every_form() {
     for told in [text(&run, ColourMode::Plain), markdown(&run)] {
         let words = told.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "");
         for expected in [
-            "10,000 sent, 100 (1.000%) lost before seen, 60 of them by no counter's word, 200 (2.000%) lost before \
+            "10,000 sent, 100 (1.000%) lost before seen, 60 of them not in any drop counter, 200 (2.000%) lost before \
              captured, 9,700 written; adds up in 5 of 6 trials",
             "nothing lost from the sender to the file; adds up in 6 of 6 trials",
             "highest rate without a loss, skype: below 50 Mb/s in every one of 6 rounds; the median round 100 Mb/s \

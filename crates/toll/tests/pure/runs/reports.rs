@@ -72,9 +72,13 @@ fn a_control_that_missed_its_mark_stands_in_the_answer() {
         analyse::analyse(&recorded)
     };
     run = missed(&["burn"]);
-    assert!(run.answer.ends_with("; but the control burn missed its mark (see Trust)."), "{}", run.answer);
+    assert!(
+        run.answer.ends_with("; but the control burn missed its known effect (see Trust)."),
+        "{}",
+        run.answer
+    );
     run = missed(&["none-2", "sleep", "burn"]);
-    let says = "; but the controls none-2, sleep and burn missed their marks (see Trust).";
+    let says = "; but the controls none-2, sleep and burn missed their known effects (see Trust).";
     assert!(run.answer.ends_with(says), "{}", run.answer);
     assert!(markdown::markdown(&run).contains(says) && text(&run, ColourMode::Plain).contains("(see Trust)"));
 }
@@ -173,14 +177,14 @@ fn bounds_fail_only_tolls_that_are_told_from_zero() {
     assert!(judged("B.cpu_us_per_query>5%").unwrap().broken);
     assert!(!judged("B.qps<-50%").unwrap().broken);
     let k = judged("K.stall_s>0.5").unwrap();
-    assert!(k.broken && k.text.contains("bound K.stall_s>0.5 broken: +0.60 s [+0."), "{}", k.text);
+    assert!(k.broken && k.text.contains("bound K.stall_s>0.5 failed: +0.60 s [+0."), "{}", k.text);
     assert!(!judged("K.stall_s>1s").unwrap().broken && !judged("C.stall_s>0s").unwrap().broken);
     // What was caught is held against the bound itself, and told from it.
     assert!(judged("K.caught_pct<98%").unwrap().broken && !judged("B.caught_pct<98%").unwrap().broken);
     // C costs nothing; whatever its estimate, the interval holds zero.
     let c = &arm(&run, "C").outcomes["qps"];
     let kept = judged(&format!("C.qps<{}%", c.toll_pct.unwrap() + 1.0)).unwrap();
-    assert!(!kept.broken && kept.text.contains("not told from zero"), "{}", kept.text);
+    assert!(!kept.broken && kept.text.contains("not different from zero"), "{}", kept.text);
     for (bound, hint) in [
         ("X.qps<-5%", "it has none, B, C, K, P"),
         ("none.qps<-5%", "another arm"),

@@ -118,7 +118,7 @@ fn a_run_that_could_not_go_on_says_why_in_its_report() {
     assert!(!run.complete);
     let shown = text(&run, ColourMode::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        shown.contains(&format!("3 of 12 rounds are whole; the run ended early: {reason}; missing:")),
+        shown.contains(&format!("3 of 12 rounds are complete; the run ended early: {reason}; missing:")),
         "{shown}"
     );
 }
@@ -136,6 +136,6 @@ fn of_a_run_whose_time_was_up_only_what_was_begun_can_be_missing() {
     let run = analyse::analyse(&recorded);
     assert_eq!(rounds(&run), (false, 11, 12));
     let told = run.warnings.iter().find(|warning| warning.code == "incomplete").unwrap();
-    assert!(told.text.contains("11 of 12 rounds are whole; missing: B in round 5"), "{}", told.text);
+    assert!(told.text.contains("11 of 12 rounds are complete; missing: B in round 5"), "{}", told.text);
     assert!(!told.text.contains("round 13"), "{}", told.text);
 }
