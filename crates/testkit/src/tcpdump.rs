@@ -13,7 +13,7 @@ pub struct Tcpdump {
     child: Child,
     stderr: BufReader<ChildStderr>,
     file: PathBuf,
-    /// Sends to itself the packet that tells how far tcpdump has read.
+    /// Sends to itself the packet that shows how far tcpdump has read.
     mark: UdpSocket,
 }
 

@@ -42,11 +42,11 @@ pub struct Backup {
 enum BackupCommand {
     /// The backups in a store
     List(List),
-    /// Load a backup into a scratch server, and compare what is there then with what was dumped
+    /// Load a backup into a scratch server, and compare its content with the dump
     Verify(Verify),
     /// Load a backup into a server, or write the dump to a file
     Restore(Restore),
-    /// Remove old backups, and pieces that none of those left needs
+    /// Remove old backups, and pieces that no remaining backup needs
     Prune(Prune),
 }
 
@@ -76,10 +76,10 @@ struct TakeArgs {
     /// Afterwards remove all but the latest N backups of this server and these schemas from the store
     #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
-    /// How long a store that does not answer is asked again
+    /// Time limit for retries if the store does not answer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     retry_for: Duration,
-    /// Slow the dump down so that the p99 of a small query grows by no more than this beside it
+    /// Limit the p99 latency increase of a small query during the dump
     #[arg(long, value_name = "SHARE", value_parser = control_commands::parse_max_p99_overhead)]
     max_p99_toll: Option<f64>,
     #[command(flatten)]
@@ -99,7 +99,7 @@ struct StoreArgs {
     from: String,
     #[command(flatten)]
     keys: KeyArgs,
-    /// How long a store that does not answer is asked again
+    /// Time limit for retries if the store does not answer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     retry_for: Duration,
 }
@@ -134,7 +134,7 @@ struct SourceArgs {
     git_branch: String,
     #[command(flatten)]
     keys: KeyArgs,
-    /// How long a store that does not answer is asked again
+    /// Time limit for retries if the store does not answer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     retry_for: Duration,
 }
@@ -185,7 +185,7 @@ struct Prune {
     /// Remove all but the latest N backups of each server [default: none, only what no backup needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
-    /// Only say what would be removed
+    /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
     /// For programs
@@ -231,7 +231,7 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     }
     let server = parse_target(server)?;
     if arguments.max_p99_toll.is_none() && arguments.steering.is_set() {
-        bail!("what is promised? --max-p99-toll 10%; the other options say how it is kept");
+        bail!("no latency limit: set --max-p99-toll, such as 10%; the other options only tune it");
     }
     let promise =
         arguments.max_p99_toll.map(|max| arguments.steering.build_request(server.clone(), max, cancel));

@@ -21,8 +21,8 @@ use toll_sys::units::{self, Bytes, Percent};
 
 /// Collect the queries of a busy host at the least cost: packets cut to what matters, past the page cache
 ///
-/// All that clients send is kept, of what servers answer the head, and no bare acknowledgement. What got lost, where and
-/// when, is said at the end; Ctrl-C or TERM end a capture in good order, USR1 asks how far it is.
+/// Stores everything that clients send, the head of each server reply, and no bare acknowledgements. Dropped packets are
+/// reported at the end, with place and time. Ctrl-C or TERM ends a capture in good order; USR1 prints its status.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("into").args(["write", "queries", "digest", "stream"]).required(true)))]
 #[command(
@@ -45,7 +45,7 @@ pub struct Capture {
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
-    /// What to listen to
+    /// Source of queries
     #[arg(long, value_parser = named::<TapKind>(), default_value = "packets")]
     tap: TapKind,
     /// The server whose sockets are listened to [default: the only one of this host]
@@ -78,13 +78,13 @@ pub struct Capture {
     /// Write over a file that holds something
     #[arg(long)]
     overwrite: bool,
-    /// Stay within a share of one core by leaving out whole connections: cpu=5%
+    /// Limit CPU use to a share of one core by sampling connections: cpu=5%
     #[arg(long, value_name = "cpu=SHARE", value_parser = budget)]
     budget: Option<f64>,
     /// End after this time: 10s, 5m
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     duration: Option<Duration>,
-    /// Go on as this user once all is opened (files are made as this user)
+    /// Drop privileges to this user after opening sockets (files belong to this user)
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// With --digest: a digest of each such stretch of time
@@ -96,13 +96,13 @@ pub struct Capture {
     /// With --stream: without a key, so that queries cross the network in the clear
     #[arg(long, requires = "stream", conflicts_with = "key")]
     plain: bool,
-    /// Tell Prometheus here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
+    /// Serve Prometheus metrics here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
-    /// Say every second how far it is
+    /// Print the status every second
     #[arg(long)]
     status: bool,
-    /// The ledger, and a digest, as JSON on standard output
+    /// Print drop counters, and the digest, as JSON on standard output
     #[arg(long)]
     json: bool,
 }
@@ -147,7 +147,7 @@ pub fn run(arguments: Capture) -> anyhow::Result<ExitCode> {
     let files = [&arguments.write, &arguments.queries];
     let to_stdout = files.into_iter().flatten().any(|path| path.as_os_str() == "-");
     if arguments.json && to_stdout {
-        anyhow::bail!("standard output takes what is captured: name a file, or leave --json away");
+        anyhow::bail!("standard output is used for the capture: name a file, or omit --json");
     }
     let mut front = CaptureConsole { json: arguments.json, background_writer: None };
     capture::capture(&to_options(arguments), &mut front)?;

@@ -10,7 +10,7 @@ use toll_sys::paths;
 
 #[derive(Debug, Args)]
 pub struct Clean {
-    /// Only say what would be put back
+    /// Only print what would be undone
     #[arg(long)]
     dry_run: bool,
     /// How to log in to a server that a killed run changed: a DSN, or an option file with a
@@ -41,14 +41,14 @@ fn print_cleaned(cleaned: &CleanResult) -> bool {
             print_line!("{run}: belongs to another PID namespace ({namespace}): run toll clean there");
         }
         CleanState::WouldUndo { changes } => {
-            print_line!("{run}: would put back");
+            print_line!("{run}: would undo");
             changes.iter().for_each(|change| print_line!("  {change}"));
             if changes.is_empty() {
                 print_line!("  nothing");
             }
         }
         CleanState::Undone(undone) => {
-            print_line!("{run}: put back");
+            print_line!("{run}: undone");
             undone.actions.iter().for_each(|action| print_line!("  {action}"));
             if undone.actions.is_empty() && undone.failures.is_empty() {
                 print_line!("  nothing was left");

@@ -98,7 +98,7 @@ impl Drop for BackgroundWriter {
     }
 }
 
-/// A line that is printed if an operation takes longer than expected. Drop it when the operation is complete.
+/// Prints events of `tracing` as lines on standard error.
 #[derive(Debug)]
 pub struct EventPrinter;
 

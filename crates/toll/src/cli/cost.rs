@@ -23,13 +23,13 @@ pub struct Cost {
     /// How long it may take: windows and rounds are chosen for it [default: 2m]
     #[arg(long, value_name = "2m")]
     time: Option<Seconds>,
-    /// The smallest effect that is to be found; without --time as long as that takes
+    /// Minimum detectable effect (80% power); without --time, the run takes as long as needed
     #[arg(long, value_name = "2%", value_parser = super::run::percent, conflicts_with = "rounds")]
     find: Option<f64>,
-    /// Rounds, as many as you say; an interval at 95% needs at least 6
+    /// Number of rounds; a 95% interval needs at least 6
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     rounds: Option<u32>,
-    /// Length of a window, as you say; a command that ends sooner ends its windows
+    /// Length of a window; a command that ends sooner ends its windows
     #[arg(long, value_name = "2s")]
     window: Option<Seconds>,
     /// Time between starting the command and its window; for one that ends by itself, before both [default: as it
@@ -97,7 +97,7 @@ role = "aa"
 
 pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
     let text = build_scenario(&arguments, &arguments.command);
-    let scenario = Scenario::parse(&text).context("this command cannot be priced")?;
+    let scenario = Scenario::parse(&text).context("this command cannot be measured")?;
     check_command(&arguments)?;
     // What is kept of the run must not say more than its title does.
     let text = build_scenario(&arguments, &redact::redact_words(&arguments.command));

@@ -15,7 +15,7 @@ pub fn new_signal_token() -> anyhow::Result<CancelToken> {
 pub fn cancel_on_signals(cancel: &CancelToken) -> anyhow::Result<()> {
     signals::cancel_on_signals(cancel, || {
         eprint_line!(
-            "toll: still putting things back; if that hangs, kill -9 {} and run `toll clean`",
+            "toll: still restoring; if that hangs, kill -9 {} and run `toll clean`",
             std::process::id()
         );
     })

@@ -65,7 +65,7 @@ pub struct Load {
     /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal, or a recording's end [default: 10s, or a recording's end]
     #[arg(long, value_parser = units::duration)]
     time: Option<Duration>,
-    /// Hold each event's last reply back for this share of its response time, such as 2%: a cost that is known
+    /// Delay each event's last reply by this share of its response time, such as 2%: positive control (latency)
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     delay: Percent,
     /// Run this long before counting
@@ -111,7 +111,7 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
     for signal in signals::shutdown_signals() {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
-    // A file that may grow no further (ulimit -f) is an error to tell, as a full disk is.
+    // A file that may grow no further (ulimit -f) is an error to report, as a full disk is.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     let left = match arguments.what.as_str() {
         "prepare" => "the tables are incomplete: drop them with toll load cleanup",

@@ -44,21 +44,21 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Run a scenario: what does each arm cost this host, and what does it catch?
+    /// Run a scenario: measure the overhead and the captured queries of each arm
     Run(run::Run),
-    /// What does this command cost a busy host? `toll cost -- tcpdump -w {artefact} 'port {port}'`
+    /// Measure the overhead of a command on a busy host: `toll cost -- tcpdump -w {artefact} 'port {port}'`
     Cost(cost::Cost),
     /// Scenarios, arms, workloads and outcomes
     List(list::List),
-    /// Put back what killed runs left behind: variables, processes, namespaces, files
+    /// Undo changes that killed runs left behind: variables, processes, namespaces, files
     Clean(clean::Clean),
-    /// Keep a server busy, at full speed or at a rate, and say what each event took
+    /// Keep a server busy, at full speed or at a rate, and report the latency of each event
     Load(Box<load::Load>),
-    /// Run a dump no faster than its users bear: `toll throttle --max-p99-toll 10% -- mariadb-dump ...`
+    /// Run a dump within a latency limit: `toll throttle --max-p99-toll 10% -- mariadb-dump ...`
     Throttle(Box<throttle::Throttle>),
-    /// Show what runs found: for people, programs or a browser
+    /// Show results of runs as text, JSON, Markdown or HTML
     Report(report::Report),
-    /// Say what this host can measure, what is missing, and how steady it is
+    /// Check this host: abilities, missing tools, noise
     Doctor(doctor::Doctor),
     /// Start, show or stop a private server by itself
     #[command(subcommand)]
@@ -77,7 +77,7 @@ enum CliCommand {
     },
     /// Print the manual page (roff)
     Man,
-    /// Use a share of one CPU: the control that a bench must find
+    /// Use a share of the host's CPU time, as a positive control
     #[command(hide = true)]
     Burn(burn::Burn),
     /// Run a program inside a control group
@@ -119,7 +119,7 @@ fn report_pending_journals() {
     let Ok(dir) = paths::journal_dir() else { return };
     for waiting in toll_journal::pending_runs(&dir) {
         let (run, n) = (&waiting.run_id, waiting.changes.len());
-        eprint_line!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");
+        eprint_line!("toll: run {run} was killed and left {n} changes. Run `toll clean` to undo them");
     }
 }
 

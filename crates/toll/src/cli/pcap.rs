@@ -24,10 +24,10 @@ pub enum Pcap {
     Make(Make),
 }
 
-/// What is a capture made of: packets, lengths, rates, flows?
+/// Profile a capture: packets, lengths, rates, flows
 ///
 /// Reads pcap, pcapng and tcpdump text, plain or compressed with gzip or zstd, at the speed of memory.
-/// A capture that is damaged or cut is profiled up to there, and the ledger says so.
+/// A capture that is damaged or cut is profiled up to there, and the result reports the damage.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toll pcap profile capture.pcap

@@ -43,13 +43,13 @@ pub struct Receive {
     /// Without a key: queries cross the network in the clear, and anybody may send
     #[arg(long)]
     plain: bool,
-    /// Make a key file, say its fingerprint, and do nothing else
+    /// Create a key file, print its fingerprint, and exit
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
     /// Streams at once, at most
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     streams: u64,
-    /// Take one stream, and end with it
+    /// Accept one stream, and exit when it ends
     #[arg(long)]
     once: bool,
     /// Begin another file after so many bytes, so much time of the capture, or both: 1G, 10m, 1G,10m
@@ -95,11 +95,11 @@ fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
         (Some(path), _) => Key::read(path)?,
         (None, true) => Key::Plain,
         (None, false) => bail!(
-            "say --key FILE (`toll receive --new-key FILE` makes one), or --plain where everybody on the network may \
+            "set --key FILE (`toll receive --new-key FILE` creates one), or --plain where everybody on the network may \
              read the queries and send some"
         ),
     };
-    let write = arguments.write.context("say where to write with -w")?;
+    let write = arguments.write.context("set where to write with -w")?;
     let keep = arguments.keep.map(|files| files as usize);
     let rotation = Rotation { limits: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
@@ -112,12 +112,12 @@ fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
         }
         (true, false) => StreamDestination::File(write),
         (false, true) => {
-            bail!("only one stream fits into standard output: say --once too, or name a directory")
+            bail!("only one stream fits into standard output: add --once, or name a directory")
         }
         (false, false) => StreamDestination::Directory { path: write, rotation },
     };
     Ok(ReceiveOptions {
-        listen: arguments.listen.context("say where to listen with --listen")?,
+        listen: arguments.listen.context("set where to listen with --listen")?,
         key,
         destination: place,
         max_streams: arguments.streams as usize,

@@ -13,7 +13,7 @@ use toll_net::replay::{self, FramePolicy, ReplayOptions, SnappedFrames};
 use toll_sys::units;
 use toll_taps::Rate;
 
-/// Put the packets of captures on a network device, at their deadlines
+/// Send the packets of captures on a network device, at their recorded times or at a rate
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("rate").args(["mbps", "pps", "multiplier", "topspeed"])))]
 #[command(
@@ -58,7 +58,7 @@ pub struct Replay {
     /// Put a number and the time of sending into the last 20 bytes of each payload that has them
     #[arg(long)]
     stamp: bool,
-    /// Also say what this device received meanwhile
+    /// Also report the packets that this device received
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
     /// Packets of which the capture holds only the first part
@@ -70,7 +70,7 @@ pub struct Replay {
     /// The device carries the default route, and other hosts are meant to receive this
     #[arg(long)]
     yes_this_interface: bool,
-    /// A rate that cannot be held here is told, and is no error
+    /// Report a rate that is not reached, without an error
     #[arg(long)]
     allow_slower: bool,
     /// One JSON object
@@ -87,7 +87,7 @@ fn above_zero(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
     if arguments.rounds == 0 && arguments.duration.is_none() && arguments.limit.is_none() {
-        anyhow::bail!("--loop 0 never ends by itself: say --duration or --limit too");
+        anyhow::bail!("--loop 0 never ends by itself: add --duration or --limit");
     }
     let cancel = interrupt::new_signal_token()?;
     let (is_json, may_be_slower) = (arguments.json, arguments.allow_slower);

@@ -27,7 +27,7 @@ pub struct Run {
     /// A scenario's name (see `toll list`) or a TOML file
     #[arg(value_name = "SCENARIO|FILE.toml", required_unless_present = "plan")]
     scenario: Option<String>,
-    /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
+    /// Repeat a run exactly, from its plan.json: same arms, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
         "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
         "table_rows", "scale", "threads", "rate", "rates", "sweep", "receive_on", "seed", "early_stop",
@@ -48,16 +48,16 @@ pub struct Run {
     /// How long it may take, from its pilot to its last window: windows and rounds are chosen for it
     #[arg(long, value_name = "30m")]
     time: Option<Seconds>,
-    /// The smallest effect that is to be found; without --time as long as that takes
+    /// Minimum detectable effect (80% power); without --time, the run takes as long as needed
     #[arg(long, value_name = "2%", value_parser = percent, conflicts_with = "rounds")]
     find: Option<f64>,
-    /// Lay the run out in parts over so long a time, the load at rest between them: how far do they differ?
+    /// Spread the run over this time in parts, without load between them, to measure the variation between parts
     #[arg(long, value_name = "3h")]
     spread: Option<Seconds>,
-    /// Rounds, as many as you say; an interval at 95% needs at least 6
+    /// Number of rounds; a 95% interval needs at least 6
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     rounds: Option<u32>,
-    /// Length of a window, as you say
+    /// Length of a window
     #[arg(long, value_name = "5s")]
     window: Option<Seconds>,
     /// Time between an arm's being on and its window, of all arms alike [default: as each needs]
@@ -101,13 +101,13 @@ pub struct Run {
     /// Directory of the run [default: run-SCENARIO-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Exit with 3 when an arm costs more, as in 'B.latency_us_p99>20%'; may be repeated
+    /// Exit with 3 if an arm's overhead exceeds this bound, as in 'B.latency_us_p99>20%'; may be repeated
     #[arg(long, value_name = "ARM.OUTCOME>N%")]
     fail_if: Vec<Bound>,
     /// Keep captures and logs in the run directory
     #[arg(long)]
     keep_artefacts: bool,
-    /// End once a confidence sequence settles every arm (after 10 rounds or more)
+    /// End once every arm has a verdict by its confidence sequence (after 10 rounds or more)
     #[arg(long)]
     early_stop: bool,
     /// Form of the report on standard output
@@ -197,8 +197,8 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
                     ServerChoice::Sandbox { program: Some(PathBuf::from(&sandbox.program)) }
                 }
                 (None, server @ ServerChoice::External { .. }) => server,
-                (Some(_), _) => bail!("the plan is of a sandbox of toll's own: leave out --server"),
-                (None, _) => bail!("the plan is of a server that was there: name it with --server"),
+                (Some(_), _) => bail!("the plan used a sandbox server: leave out --server"),
+                (None, _) => bail!("the plan used an existing server: name it with --server"),
             }
         }
     };
@@ -258,11 +258,11 @@ pub(super) fn finish_run(
         RunEnd::Completed | RunEnd::EarlyStop => {}
         RunEnd::Interrupted => {
             super::report::judge_bounds(bounds, &results)?;
-            eprint_line!("toll: interrupted; the report holds what was measured until then");
+            eprint_line!("toll: interrupted; the report covers the measurements up to then");
             return Ok(ExitCode::from(130));
         }
         RunEnd::Aborted(why) => {
-            eprint_line!("toll: the run ended early: {why}; the report holds what was measured until then");
+            eprint_line!("toll: the run ended early: {why}; the report covers the measurements up to then");
             return Ok(ExitCode::FAILURE);
         }
     }

@@ -19,7 +19,7 @@ pub struct ServerArgs {
     /// Schema on a server that is there already whose tables the load uses as they are
     #[arg(long, value_name = "NAME", conflicts_with = "allow_schema")]
     schema: Option<String>,
-    /// Schema that toll may make and fill on a server that is there already, past the binary log;
+    /// Schema that toll may create and fill on an existing server, past the binary log;
     /// dropped after the run
     #[arg(long, value_name = "NAME")]
     allow_schema: Option<String>,
@@ -53,12 +53,12 @@ impl ServerArgs {
                 (self.allow_replica, "--allow-replica"),
             ];
             if let Some((_, option)) = options.into_iter().find(|(given, _)| *given) {
-                bail!("{option} goes with a server that is there already: name it with --server");
+                bail!("{option} needs an existing server: name it with --server");
             }
             return Ok(ServerChoice::Sandbox { program: self.server_bin });
         }
         if self.server_bin.is_some() {
-            bail!("--server-bin goes with --server sandbox: a server that is there already has its own");
+            bail!("--server-bin goes with --server sandbox: an existing server has its own");
         }
         let Login { mut target, defaults_file } = Login::parse(server).context("in --server")?;
         let may_make_schema = self.allow_schema.is_some();

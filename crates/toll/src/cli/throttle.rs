@@ -22,26 +22,26 @@ use toll_throttle::{LimitAction, ThrottleOptions, command, control_commands, con
     toll throttle --ask /run/toll.sock max-p99-toll=5%\n\n\
     The dump goes to standard output, all else to standard error; the exit code is the \
     command's.\n\
-    The server is the canary's; the command needs its own options to find it. The password comes from MYSQL_PWD, a \
+    The probe queries go to the server; the command needs its own options to find it. The password comes from MYSQL_PWD, a \
     defaults file, TOLL_DSN or the prompt (--password).")]
 pub struct Throttle {
-    /// By how much the p99 of a small query may grow beside the dump
+    /// Limit for the p99 latency increase of a small query during the dump
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = control_commands::parse_max_p99_overhead)]
     max_p99_toll: f64,
     #[command(flatten)]
     target: TargetArgs,
-    /// Schema whose tables the canary asks [default: the largest tables of all]
+    /// Schema that the probe queries read [default: the largest tables of all]
     #[arg(long)]
     db: Option<String>,
     #[command(flatten)]
     steering: LimiterArgs,
-    /// What it cost, as one JSON line on standard error
+    /// Print the overhead as one JSON line on standard error
     #[arg(long)]
     json: bool,
     /// Give the command this environment variable of toll's own; may be repeated
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// Say something to a throttle that is at work, in the place of a command: --ask SOCKET status
+    /// Send a control command to a running throttle, and exit: --ask SOCKET status
     #[arg(long, num_args = 2, value_names = ["SOCKET", "ORDER"], exclusive = true)]
     ask: Option<Vec<String>>,
     /// The dump command and its arguments, run without a shell
@@ -49,30 +49,30 @@ pub struct Throttle {
     command: Vec<String>,
 }
 
-/// How a promise is kept, for every verb that makes one.
+/// Options of the latency limit, for every subcommand that has one.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How the promise is kept")]
+#[command(next_help_heading = "Latency limit")]
 pub struct LimiterArgs {
-    /// The canary's query [default: a row by primary key, anywhere in the largest tables]
+    /// The probe query [default: a row by primary key, anywhere in the largest tables]
     #[arg(long, value_name = "SQL")]
     canary: Option<String>,
-    /// The canary's queries a second [default: a hundredth of the server's own, 100 to 200, and a
+    /// Probe queries a second [default: a hundredth of the server's own, 100 to 200, and a
     /// twentieth of its reads from disk, 25 at least]
     #[arg(long, value_name = "N", value_parser = units::rate)]
     canary_rate: Option<f64>,
-    /// How long the canary is listened to before the dump begins
+    /// Duration of the latency baseline before the dump
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     before: Duration,
-    /// Bytes a second, however much users feel [default: 128K, or what net_write_timeout asks for]
+    /// Lowest rate, bytes a second, whatever the latency [default: 128K, or what net_write_timeout asks for]
     #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate)]
     min_rate: Option<f64>,
-    /// Bytes a second, however little users feel: 512K, 10M
+    /// Highest rate, bytes a second: 512K, 10M
     #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate)]
     max_rate: Option<f64>,
     /// The dump pauses while this file exists
     #[arg(long, value_name = "FILE")]
     flag_file: Option<PathBuf>,
-    /// Listen here for orders: status, pause, resume, max-p99-toll=5%, rate=10M, rate=auto, panic
+    /// Listen here for control commands: status, pause, resume, max-p99-toll=5%, rate=10M, rate=auto, panic
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// The oldest that the dump's snapshot may become: 2h

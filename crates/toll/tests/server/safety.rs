@@ -137,7 +137,7 @@ fn system_what_a_killed_run_has_left_is_said_by_whatever_comes_next_and_refuses_
     child.kill().unwrap();
     child.wait().unwrap();
     let list = lab.toll(&["list"]);
-    assert!(output_text(&list).contains("`toll clean` does it"), "{}", output_text(&list));
+    assert!(output_text(&list).contains("Run `toll clean` to undo them"), "{}", output_text(&list));
     let next_out = lab.path("next");
     let next = lab.toll(&run(&dsn, &next_out, "A"));
     assert!(

@@ -86,7 +86,7 @@ pub fn print_taken(taken: &BackupSummary) {
         print_pruned(removed, false);
     }
     if taken.retries > 0 {
-        print_line!("  the store had to be asked again {}", format_count(taken.retries, "time"));
+        print_line!("  requests to the store were retried {}", format_count(taken.retries, "time"));
     }
     if let Some(promise) = &taken.throttle {
         eprint_line!("{}", promise.render_text());
@@ -187,7 +187,7 @@ pub fn print_verified(verified: &VerifySummary) {
     }
     if verified.differences.is_empty() {
         print_line!(
-            "  it is what was dumped: row counts and the checksum of the rows of each table{}",
+            "  identical to the dump: row counts and row checksums of each table{}",
             if verified.definitions_compared {
                 ", all definitions, triggers, routines and events"
             } else {

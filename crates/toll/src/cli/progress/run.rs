@@ -43,7 +43,7 @@ struct RunPosition {
     done_after: Duration,
     what: String,
     load: String,
-    /// How small an effect is found so far.
+    /// Minimum detectable effect so far.
     mde: String,
     last_line: Option<Instant>,
 }
@@ -77,7 +77,7 @@ impl RunProgress {
         if !self.plain {
             self.bar.set_message(format!("{:>22}{}  {left}", place.load, place.mde));
         } else if place.last_line.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
-            let load = if place.load.is_empty() { "its load begins" } else { &place.load };
+            let load = if place.load.is_empty() { "starting its load" } else { &place.load };
             eprint_line!("toll: {}, {load}{}  {left}", place.what, place.mde);
             place.last_line = Some(Instant::now());
         }
@@ -121,7 +121,7 @@ impl Progress for RunProgress {
 
     fn show_mde(&self, pct: f64) {
         if let Ok(mut place) = self.position.lock() {
-            place.mde = format!("  finds {pct:.1}% so far");
+            place.mde = format!("  MDE {pct:.1}% so far");
         }
     }
 

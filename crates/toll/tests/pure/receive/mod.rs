@@ -100,7 +100,7 @@ fn wrong_words_are_refused_with_what_to_say_instead() {
         (&[], 2, "--new-key stream.key"),
         (&["-w", "x", "--plain"], 2, "--listen"),
         (&["--listen", "127.0.0.1:0", "--plain"], 2, "-w"),
-        (&["-w", "x", listen[0], listen[1]], 1, "say --key FILE"),
+        (&["-w", "x", listen[0], listen[1]], 1, "set --key FILE"),
         (&["-w", "x", listen[0], listen[1], "--key", &key, "--plain"], 2, "cannot be used with"),
         (&["-w", "x", listen[0], listen[1], "--key", "nothere"], 1, "--new-key FILE` makes one"),
         (&["-w", "x", "--listen", "here", "--plain"], 1, "write it as ADDRESS:PORT"),

@@ -244,6 +244,6 @@ fn a_backup_may_promise_its_users_something_and_is_then_the_same() {
     assert!(!ended.status.success());
     assert_eq!(whole_backups(&lab, &store), 2);
     let alone = lab.toll(&["backup", "--server", &dsn, "--to", &store, "--flag-file", &flag]);
-    assert!(output_text(&alone).contains("what is promised? --max-p99-toll"), "{}", output_text(&alone));
+    assert!(output_text(&alone).contains("no latency limit: set --max-p99-toll"), "{}", output_text(&alone));
     lab.assert_nothing_left();
 }

@@ -45,7 +45,7 @@ fn wrong_arguments_are_named() {
     assert_says(&capture(&["-w", &file, "--rotate", "5"]), 2, "write a size, a time or both: 1G, 5m, 1G,5m");
     assert_says(&capture(&["-w", &file, "--port", "0"]), 2, "--port");
     assert_says(&capture(&["-w", &file, "--buffer", "8K"]), 2, "write 1M to 4G");
-    assert_says(&capture(&["-w", "-", "--json"]), 1, "standard output takes what is captured");
+    assert_says(&capture(&["-w", "-", "--json"]), 1, "standard output is used for the capture");
     let help = capture(&["--help"]);
     assert!(
         help.status.success()
