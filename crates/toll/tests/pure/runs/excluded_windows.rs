@@ -365,8 +365,8 @@ fn windows_whose_cpu_the_hypervisor_withheld_are_left_out_and_the_run_is_whole_w
         (10, 11, 12)
     );
     assert!(run.complete && run.rounds_done == 12, "{:#?}", run.warnings);
-    // Its toll is what it is without the neighbours: with those windows it would be ten points higher.
-    let toll = |run: &RunResult| arm(run, "K").outcomes["latency_us_mean"].toll_pct.expect("a toll");
+    // Its overhead is what it is without the neighbours: with those windows it would be ten points higher.
+    let toll = |run: &RunResult| arm(run, "K").outcomes["latency_us_mean"].toll_pct.expect("an overhead");
     assert!((toll(&run) - toll(&undisturbed)).abs() < 5.0, "{} {}", toll(&run), toll(&undisturbed));
 }
 
