@@ -17,10 +17,10 @@ use toll_sys::units::{self, Seconds};
 /// Filled in: {port} {socket} {datadir} {pid} {artefact} {duration_s} {client_defaults} {schema}; {{x}} is {x}
 #[derive(Debug, Args)]
 pub struct Cost {
-    /// What keeps the server busy: see `toll list workloads`
+    /// Load on the server: see `toll list workloads`
     #[arg(long, default_value = "read-only", value_parser = load)]
     workload: String,
-    /// How long it may take: windows and rounds are chosen for it [default: 2m]
+    /// Time of the run; windows and rounds are chosen for it [default: 2m]
     #[arg(long, value_name = "2m")]
     time: Option<Seconds>,
     /// Minimum detectable effect (80% power); without --time, the run takes as long as needed
@@ -56,7 +56,7 @@ pub struct Cost {
     rate: Option<f64>,
     #[command(flatten)]
     server: ServerArgs,
-    /// What makes the load
+    /// Load generator
     #[arg(long, default_value = "toll", value_parser = ["toll", "sysbench"])]
     driver: String,
     /// Seed of order, jitter and draws [default: from the clock, and written down]

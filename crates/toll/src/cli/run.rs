@@ -34,18 +34,18 @@ pub struct Run {
         "server_bin",
     ])]
     plan: Option<PathBuf>,
-    /// How long: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
+    /// Duration: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
     #[arg(long)]
     profile: Option<String>,
     #[command(flatten)]
     server: super::server_choice::ServerArgs,
-    /// What makes the load
+    /// Load generator
     #[arg(long, value_parser = ["toll", "sysbench"])]
     driver: Option<String>,
     /// Only these arms (the baseline is always among them)
     #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
     arms: Option<Vec<String>>,
-    /// How long it may take, from its pilot to its last window: windows and rounds are chosen for it
+    /// Time from the pilot to the last window; windows and rounds are chosen for it
     #[arg(long, value_name = "30m")]
     time: Option<Seconds>,
     /// Minimum detectable effect (80% power); without --time, the run takes as long as needed

@@ -16,7 +16,7 @@ pub struct ServerArgs {
     /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
-    /// Schema on a server that is there already whose tables the load uses as they are
+    /// Schema on an existing server whose tables the load uses as they are
     #[arg(long, value_name = "NAME", conflicts_with = "allow_schema")]
     schema: Option<String>,
     /// Schema that toll may create and fill on an existing server, past the binary log;
