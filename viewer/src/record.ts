@@ -47,7 +47,7 @@ varied?: Array<[string, string]>,
  */
 command: string, workload: Workload, 
 /**
- * What says how much work was done in a window.
+ * Meter of the work done in a window.
  */
 meter: Meter, 
 /**
@@ -289,7 +289,7 @@ of: string, over: string,
  */
 factor: number, 
 /**
- * The arm beyond which both are counted: the ratio is one of tolls. Absent: of the outcomes themselves.
+ * The arm beyond which both are counted: the ratio is one of overheads. Absent: of the outcomes themselves.
  */
 beyond?: string | null, };
 
@@ -306,8 +306,8 @@ beyond?: string | null,
  */
 pairs: number, 
 /**
- * The geometric mean of the rounds' ratios, or the ratio of both tolls; absent where no round has one, or the toll below the line
- * may be none.
+ * Geometric mean of the rounds' ratios, or the ratio of both overheads. Absent if no round has one, or if the
+ * overhead in the denominator may be zero.
  */
 ratio: number | null, ci95: [number, number] | null, 
 /**
@@ -495,7 +495,7 @@ export type Ledger = { trials: number,
  */
 whole: number, 
 /**
- * And in so many every packet that is missing at a stage is one that a counter says was lost there.
+ * Number of trials in which a drop counter of the stage reports every packet that is missing at it.
  */
 adds_up: number, stages: Array<LedgerStage>, };
 
@@ -512,7 +512,7 @@ packets: number,
  */
 lost?: number | null, 
 /**
- * So many of them by a counter of its own: where it says less, something took packets that nobody counted.
+ * Number of them that a drop counter of the stage reports. If it is lower, packets were lost without a counter.
  */
 lost_counted?: number | null, 
 /**
@@ -681,7 +681,7 @@ pink: number,
 seen: Array<Apart>, };
 
 /**
- * One outcome of one arm, and its toll against the baseline.
+ * One outcome of one arm, and its overhead against the baseline.
  */
 export type Outcome = { unit: string, 
 /**
@@ -764,7 +764,7 @@ outcomes: Array<string>,
  */
 prefer: string, 
 /**
- * By outcome: the most by which it may be worse than what the arm is compared with, as its toll is told
+ * By outcome: the most by which it may be worse than what the arm is compared with, in the unit of its overhead
  * (percent of a log-ratio, else in its unit).
  */
 limit?: { [key in string]: number }, };
@@ -930,7 +930,7 @@ early_stop: boolean,
  */
 server?: Server | null, 
 /**
- * What stands around the trials; empty in runs of 2026-11-21, which did not record it.
+ * Test setup of the trials; empty in runs of 2026-11-21, which did not record it.
  */
 setup: Setup, arms: Array<Arm>, 
 /**
@@ -946,7 +946,7 @@ jitter: number, started_wall_us: number,
  */
 held_in?: HeldIn | null, 
 /**
- * Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together,
+ * Minimum detectable effect on the primary outcome (80% power), all treatments together,
  * predicted from the pilot's noise; absent where that is not known (yet).
  */
 planned_mde_pct: number | null, 
@@ -998,7 +998,7 @@ tolls_pct: Array<number | null>, toll_pct: number,
  */
 ci95_pct: [number, number], 
 /**
- * Standard deviation of the toll between runs beyond their own errors.
+ * Standard deviation of the overhead between runs beyond their own errors.
  */
 between_pct: number, };
 

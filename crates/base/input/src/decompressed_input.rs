@@ -32,7 +32,7 @@ impl DecompressedInput {
             let file = File::open(path).context("check the path and that you may read it")?;
             let metadata = file.metadata()?;
             if metadata.is_dir() {
-                bail!("it is a directory: name the files in it");
+                bail!("is a directory: name the files in it");
             }
             (progress.meter_reader(file, 1), metadata.is_file().then_some(metadata.len()))
         };

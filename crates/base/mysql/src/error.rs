@@ -3,11 +3,11 @@
 /// An address or an option file that names no server.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
-    #[error("{0:?} is no server address: write mysql://user@host:port/schema or add ?socket=/path")]
+    #[error("{0:?} is not a server address: write mysql://user@host:port/schema or add ?socket=/path")]
     NotADsn(String),
-    #[error("{value:?} in the server address is no {what}")]
+    #[error("{value:?} in the server address is not a valid {what}")]
     InvalidPart { what: &'static str, value: String },
-    #[error("cannot use the option file {path} ({reason}): check what was given as --defaults-file")]
+    #[error("cannot use the option file {path} ({reason}): check the value of --defaults-file")]
     Unreadable { path: String, reason: String },
     #[error("{path}, line {line}: {reason}")]
     InvalidOptionFile { path: String, line: usize, reason: String },

@@ -56,7 +56,7 @@ fn parse_definition(written: toml::Table) -> anyhow::Result<Definition> {
     let definition: Definition = written.clone().try_into().with_context(place)?;
     let read = toml::Table::try_from(&definition).with_context(place)?;
     if let Some(key) = find_unknown_key(&written, &read) {
-        bail!("{}: `{key}` is no key of an outcome, or goes with another `from`", place());
+        bail!("{}: `{key}` is not a key of an outcome with this `from`", place());
     }
     check_definition(&definition).with_context(place)?;
     Ok(definition)
@@ -142,11 +142,11 @@ fn check_aggregate(outcome: &Definition) -> anyhow::Result<()> {
             "there is one such number in a window, and no quantile or share of it",
         ),
         Source::Load { column: LoadColumn::Statements } => {
-            (outcome.aggregate != PerQuery, "statements per query are always one")
+            (outcome.aggregate != PerQuery, "the number of statements per query is always 1")
         }
         _ => (true, ""),
     };
-    ensure!(fits, "its aggregate does not go with its source: {says}");
+    ensure!(fits, "its aggregate does not fit its source: {says}");
     Ok(())
 }
 
@@ -181,10 +181,10 @@ mod tests {
             (
                 "from = \"host\", column = \"load_1\"",
                 "from = \"latency\", column = \"x\"",
-                "`column` is no key",
+                "`column` is not a key",
             ),
             ("from = \"host\", column = \"load_1\"", "from = \"cpu\", of = \"host\"", "\"sum\", \"rate\" or"),
-            ("compare = \"difference\"", "compare = \"difference\"\nmarginn = 2.0", "`marginn` is no key"),
+            ("compare = \"difference\"", "compare = \"difference\"\nmarginn = 2.0", "`marginn` is not a key"),
             (
                 "compare = \"difference\"",
                 "compare = \"log-ratio\"\nmargin = 2.0",

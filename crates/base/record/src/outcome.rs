@@ -182,7 +182,7 @@ pub struct Contrast {
     /// So many times `over`.
     #[serde(default = "one")]
     pub factor: f64,
-    /// The arm beyond which both are counted: the ratio is one of tolls. Absent: of the outcomes themselves.
+    /// The arm beyond which both are counted: the ratio is one of overheads. Absent: of the outcomes themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beyond: Option<String>,
 }
@@ -200,7 +200,7 @@ pub struct Pareto {
     pub outcomes: Vec<String>,
     /// The one of them that is to be best.
     pub prefer: String,
-    /// By outcome: the most by which it may be worse than what the arm is compared with, as its toll is told
+    /// By outcome: the most by which it may be worse than what the arm is compared with, in the unit of its overhead
     /// (percent of a log-ratio, else in its unit).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limit: BTreeMap<String, f64>,

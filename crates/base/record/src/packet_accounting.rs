@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One place at which the packets of a trial were counted; stages stand in the order of the way.
+/// One place at which the packets of a trial were counted; stages are in the order of the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Stage {
@@ -47,7 +47,7 @@ pub struct Ledger {
     pub trials: u32,
     /// Of these, so many were counted from the sender to the file without a gap.
     pub whole: u32,
-    /// And in so many every packet that is missing at a stage is one that a counter says was lost there.
+    /// Number of trials in which a drop counter of the stage reports every packet that is missing at it.
     pub adds_up: u32,
     pub stages: Vec<LedgerStage>,
 }
@@ -62,7 +62,7 @@ pub struct LedgerStage {
     /// Those of the stage before less those of this one; absent for the first, and where the two did not count the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
-    /// So many of them by a counter of its own: where it says less, something took packets that nobody counted.
+    /// Number of them that a drop counter of the stage reports. If it is lower, packets were lost without a counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_counted: Option<u64>,
     /// Mean over trials of `lost` as a share of what was counted where the count of these packets began: at the first stage, or

@@ -65,7 +65,7 @@ pub struct Plan {
     /// The server that the baseline is measured on; absent where none is in sight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// What stands around the trials; empty in runs of 2026-11-21, which did not record it.
+    /// Test setup of the trials; empty in runs of 2026-11-21, which did not record it.
     pub setup: Setup,
     pub arms: Vec<Arm>,
     /// One permutation of arm names for each round.
@@ -76,7 +76,7 @@ pub struct Plan {
     /// How a treatment's processes are held together; absent in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_in: Option<HeldIn>,
-    /// Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together,
+    /// Minimum detectable effect on the primary outcome (80% power), all treatments together,
     /// predicted from the pilot's noise; absent where that is not known (yet).
     pub planned_mde_pct: Option<f64>,
     /// Split of the rounds into parts apart in time; absent: they follow each other at once.
@@ -129,7 +129,7 @@ pub struct Arm {
     /// What is run, in one line for a reader.
     pub command: String,
     pub workload: Workload,
-    /// What says how much work was done in a window.
+    /// Meter of the work done in a window.
     pub meter: Meter,
     /// When a window ends.
     pub window: Window,

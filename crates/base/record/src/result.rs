@@ -138,11 +138,11 @@ pub struct PooledArm {
     pub toll_pct: f64,
     /// Of the mean over all such runs, the spread between them included.
     pub ci95_pct: [f64; 2],
-    /// Standard deviation of the toll between runs beyond their own errors.
+    /// Standard deviation of the overhead between runs beyond their own errors.
     pub between_pct: f64,
 }
 
-/// One outcome of one arm, and its toll against the baseline.
+/// One outcome of one arm, and its overhead against the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Outcome {
@@ -288,8 +288,8 @@ pub struct ContrastResult {
     pub beyond: Option<String>,
     /// Rounds in which both arms have the outcome.
     pub pairs: u32,
-    /// The geometric mean of the rounds' ratios, or the ratio of both tolls; absent where no round has one, or the toll below the line
-    /// may be none.
+    /// Geometric mean of the rounds' ratios, or the ratio of both overheads. Absent if no round has one, or if the
+    /// overhead in the denominator may be zero.
     pub ratio: Option<f64>,
     pub ci95: Option<[f64; 2]>,
     /// As an outcome's.

@@ -29,7 +29,7 @@ pub enum ReadError {
     TooOld { path: PathBuf, found: u32 },
     #[error("{path}: {cause}")]
     Latency { path: PathBuf, cause: crate::LatencyError },
-    #[error("{path}: {what}: this plan was not written by toll")]
+    #[error("{path}: {what}: not a plan of toll")]
     Plan { path: PathBuf, what: String },
     #[error("{path} is not a run directory: it has no plan.json")]
     NotARun { path: PathBuf },

@@ -21,8 +21,9 @@ const ZSTD_LEVEL: i32 = 1;
 /// `zstd --long` uses.
 const MAX_WINDOW_LOG: u32 = 27;
 
-/// So many times its length may a file expand to, where that is more than [`EXPANDED_FREELY`]. A recorded line has
-/// its time at least, which takes some bytes however alike all else is: real series expand 8 to 20 times.
+/// Maximum expansion of a file as a multiple of its length, if that is more than [`EXPANSION_ALLOWANCE`]. A
+/// recorded line has its time at least, which takes some bytes however alike all else is: real series expand 8 to
+/// 20 times.
 const MAX_EXPANSION_RATIO: u64 = 256;
 const EXPANSION_ALLOWANCE: u64 = 64 << 20;
 

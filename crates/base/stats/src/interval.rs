@@ -2,7 +2,7 @@
 
 use crate::pairs::log_ratio_to_pct;
 
-/// Closed, `low <= high`; on the log scale unless it came from [`Interval::toll_pct`].
+/// Closed, `low <= high`; on the log scale unless it came from [`Interval::to_pct`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     pub low: f64,
@@ -46,10 +46,10 @@ pub enum IntervalError {
     #[error("{have} runs have no spread: pool at least {need}")]
     TooFewRuns { have: usize, need: usize },
     /// A ratio whose denominator is not distinguishable from zero.
-    #[error("what stands below the line is not told from zero: run more rounds")]
+    #[error("the denominator is not distinguishable from zero: run more rounds")]
     Unbounded,
     /// A statistic came out as NaN or infinity.
-    #[error("a value is not a finite number: look at the windows it came from")]
+    #[error("a value is not finite: check the windows that it comes from")]
     NotFinite,
     /// The level asked for is out of the range that the resampling can resolve.
     #[error("alpha {alpha} is not between 0.0001 and 1: 0.05 gives a 95% interval")]

@@ -1,28 +1,29 @@
 //! Statistics of paired windows: intervals, tests and verdicts. Never reads a clock, file or socket.
 //!
-//! Order of use: [`rounds`] draws the order of the variants, and [`log_ratios`] pairs their windows.
+//! Order of use: [`draw_orders`] draws the order of the variants, and [`log_ratios`] pairs their windows.
 //! [`sign_flip`] gives the interval and p value of one variant. [`simultaneous_sign_flips`] gives those of
-//! all variants that are judged together. [`verdict`] turns an interval into a verdict. [`drift()`] removes
-//! the drift of the host. [`quantile_ratio()`] compares tails, and [`pooled()`] combines runs. The checks are
-//! [`dependence()`], [`carry_over()`] and stalls.
+//! all variants that are judged together. [`judge_interval`] turns an interval into a verdict.
+//! [`estimate_drift`] estimates the drift of the host. [`quantile_ratio()`] compares tails, and
+//! [`pool_estimates`] combines runs. The checks are [`lag1_autocorrelation`], [`carry_over()`] and stalls.
 //!
-//! Everything works on the log scale unless its name contains `pct`; [`toll_pct`] converts. Too little data
-//! gives a [`NoInterval`] with the reason, never a guess. Every random draw comes from a seed the caller
+//! Everything works on the log scale unless its name contains `pct`; [`log_ratio_to_pct`] converts. Too little
+//! data gives an [`IntervalError`] with the reason, never a guess. Every random draw comes from a seed the caller
 //! gives, and is the same on every platform.
 //!
 //! ```
-//! use toll_stats::{Verdict, Zeros, log_ratios, sign_flip, verdict};
+//! use toll_stats::{Verdict, ZeroHandling, judge_interval, log_ratios, sign_flip};
 //!
 //! // Queries per second, one window a round; in the third round the treatment failed to start.
 //! let with = [Some(912.), Some(899.), None, Some(921.), Some(880.), Some(905.), Some(933.), Some(901.)];
 //! let without = [Some(990.), Some(972.), Some(985.), Some(1011.), Some(969.), Some(980.), Some(1004.), Some(988.)];
-//! let pairs = log_ratios(&with, &without, Zeros::Refuse)?;
+//! let pairs = log_ratios(&with, &without, ZeroHandling::Refuse)?;
 //! assert_eq!(pairs.missing.len(), 1);
 //!
 //! let found = sign_flip(&pairs.d, 0.05, 1);
-//! let toll = found.interval?.toll_pct();
-//! assert_eq!(format!("{:.1}% [{:.1}, {:.1}]", pairs.toll_pct().unwrap(), toll.low, toll.high), "-8.1% [-9.0, -7.4]");
-//! assert_eq!(verdict(Some(toll), 2.0, true), Verdict::Costly);
+//! let overhead = found.interval?.to_pct();
+//! let text = format!("{:.1}% [{:.1}, {:.1}]", pairs.overhead_pct().unwrap(), overhead.low, overhead.high);
+//! assert_eq!(text, "-8.1% [-9.0, -7.4]");
+//! assert_eq!(judge_interval(Some(overhead), 2.0, true), Verdict::Worse);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

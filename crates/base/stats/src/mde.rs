@@ -14,7 +14,7 @@ const MAX_ROUNDS: u32 = 100_000;
 /// `arms` that are judged together have each its share of alpha, by Bonferroni, which asks for a little more than
 /// [`crate::simultaneous_sign_flips`] does; 1: judged by itself.
 ///
-/// `sd` is that of the paired differences of a baseline against itself (log ratios; [`crate::toll_pct`]
+/// `sd` is that of the paired differences of a baseline against itself (log ratios; [`crate::log_ratio_to_pct`]
 /// turns the answer into percent). Absent with too few rounds for an interval, or an `sd` that is not a
 /// finite number of at least zero.
 #[must_use]

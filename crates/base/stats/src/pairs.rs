@@ -9,8 +9,8 @@
 //! A *zero* (a window with no completions) is a measurement, and often the worst one of the run. The log of
 //! it does not exist; leaving it out would favour the variant that stalled. So [`log_ratios`]
 //!
-//! - refuses, with [`Zeros::Refuse`], naming the round;
-//! - or, with [`Zeros::AtMost`] the smallest value that the window could have shown (one completion a
+//! - refuses, with [`ZeroHandling::Refuse`], naming the round;
+//! - or, with [`ZeroHandling::AtMost`] the smallest value that the window could have shown (one completion a
 //!   window: `1.0 / window_s`), puts that value in the zero's place and lists the round in
 //!   [`Pairs::floored`]. The true ratio is at least as far from one, so the effect is
 //!   understated, never invented.
@@ -42,7 +42,8 @@ impl Pairs {
         by_round
     }
 
-    /// Subtracts from each difference its predicted drift ([`crate::drift`]), given by round for either side.
+    /// Subtracts from each difference its predicted drift ([`crate::estimate_drift`]), given by round for either
+    /// side.
     pub fn subtract_drift(&mut self, of_arm: &[f64], of_baseline: &[f64]) {
         for (d, &round) in self.d.iter_mut().zip(&self.rounds) {
             let of = |side: &[f64]| side.get(round).copied().unwrap_or(0.0);
@@ -82,20 +83,20 @@ pub enum ZeroHandling {
 /// Why two series of windows cannot be compared as ratios.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PairError {
-    #[error("{arm} windows of the arm against {baseline} of the baseline: give one for each round")]
+    #[error("{arm} windows of the variant but {baseline} of the baseline: give one of each per round")]
     LengthMismatch { arm: usize, baseline: usize },
     #[error("round {round} has the value {value}: a ratio needs a finite value above zero")]
     NotPositive { round: usize, value: f64 },
     #[error("round {round} has the value {value}: a difference needs a finite value")]
     NotFinite { round: usize, value: f64 },
-    #[error("{floor} cannot stand in for a zero: give a finite value above zero")]
+    #[error("{floor} cannot replace a zero: give a finite value above zero")]
     InvalidFloor { floor: f64 },
 }
 
 /// ln arm - ln baseline for each round in which both have a window.
 ///
 /// # Errors
-/// Slices of unequal length; a negative or non-finite value; a zero under [`Zeros::Refuse`].
+/// Slices of unequal length; a negative or non-finite value; a zero under [`ZeroHandling::Refuse`].
 pub fn log_ratios(
     arm: &[Option<f64>],
     baseline: &[Option<f64>],
@@ -137,7 +138,7 @@ pub fn log_ratio_to_pct(log_ratio: f64) -> f64 {
     100.0 * log_ratio.exp_m1()
 }
 
-/// The log ratio of a toll in percent; -infinity at -100%, NaN below.
+/// Log ratio of an overhead in percent; -infinity at -100%, NaN below.
 #[must_use]
 pub fn pct_to_log_ratio(pct: f64) -> f64 {
     (pct / 100.0).ln_1p()

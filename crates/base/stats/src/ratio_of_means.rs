@@ -17,7 +17,7 @@ const BISECTIONS: usize = 40;
 /// Mean of `a` over mean of `b` and its interval, from paired values.
 ///
 /// # Errors
-/// Too few pairs, or a value that is not finite; [`NoInterval::Unbounded`] where `b` is not distinguishable
+/// Too few pairs, or a value that is not finite; [`IntervalError::Unbounded`] where `b` is not distinguishable
 /// from zero.
 pub fn ratio_of_means(a: &[f64], b: &[f64], alpha: f64, seed: u64) -> Result<(f64, Interval), IntervalError> {
     let need = rounds_for_interval(alpha);

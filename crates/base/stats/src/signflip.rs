@@ -37,7 +37,7 @@ pub struct SignFlip {
     /// Two-sided, for an effect of zero, adjusted for the arms that were tested together; 1 without data. Never
     /// below [`smallest_p`].
     pub p: f64,
-    /// Coverage 1 - alpha, of all arms tested together at once; for log ratios, [`Interval::toll_pct`] turns it
+    /// Coverage 1 - alpha, of all arms tested together at once; for log ratios, [`Interval::to_pct`] turns it
     /// into percent. Excludes zero exactly when `p` is at most alpha.
     pub interval: Result<Interval, IntervalError>,
 }

@@ -87,11 +87,12 @@ pub struct ThroughputRule {
 /// Reason why throughput stalls cannot be distinguished from chance.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum StallRuleError {
-    #[error("the baseline has no bins: throughput stalls cannot be judged")]
+    #[error("the baseline has no bins: throughput stalls cannot be detected")]
     NoBins,
     /// Either that slow, or windows too short to hold bins that wide.
     #[error(
-        "at {per_s:.1} completions/s no bin of up to 10 s holds 30 of them: throughput stalls cannot be judged, use a busier load or longer windows"
+        "at {per_s:.1} completions/s no bin of up to 10 s holds 30 of them: throughput stalls cannot be \
+         detected, use a busier load or longer windows"
     )]
     TooSlow { per_s: f64 },
 }

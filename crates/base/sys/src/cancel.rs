@@ -1,4 +1,4 @@
-//! Cancellation token: the user's wish to end, handed to whatever may take long. Never set by this crate itself.
+//! Cancellation token: passed to long-running work. Never set by this crate itself.
 
 use crate::clock;
 use anyhow::bail;

@@ -45,7 +45,7 @@ pub fn mono_ns() -> u64 {
         .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
 }
 
-/// Sleeps until `deadline_ns` of [`now_ns`], or a signal.
+/// Sleeps until `deadline_ns` of [`mono_ns`], or a signal.
 pub fn sleep_until_ns(deadline_ns: u64) {
     let deadline = TimeSpec::new((deadline_ns / 1_000_000_000) as i64, (deadline_ns % 1_000_000_000) as i64);
     // Interrupted by a signal: the caller looks at its stop flag and comes back.

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Free space for an unprivileged user on the file system of `path`, bytes.
 pub fn free_bytes(path: &Path) -> Result<u64> {
     let stat = nix::sys::statvfs::statvfs(path)
-        .with_context(|| format!("cannot ask for the free space of {}", path.display()))?;
+        .with_context(|| format!("cannot read the free space of {}", path.display()))?;
     Ok(stat.blocks_available() as u64 * stat.fragment_size() as u64)
 }
 

@@ -1,6 +1,6 @@
 //! Trait for option values that users select by name.
 
-/// An option of a few named values. Knows no command line: whoever has one lists [`Named::CHOICES`].
+/// An option of a few named values. Knows no command line: whoever has one lists [`NamedChoice::CHOICES`].
 pub trait NamedChoice: Copy + PartialEq + Send + Sync + 'static {
     /// Name, value and one line of help.
     const CHOICES: &'static [(&'static str, Self, &'static str)];

@@ -36,7 +36,7 @@ fn xdg_dir(variable: &str, below_home: &str) -> Result<PathBuf> {
         return Ok(dir.join("toll"));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|h| h.is_absolute()).ok_or_else(|| {
-        anyhow!("neither {variable} nor HOME is set: set {variable} to a directory of yours")
+        anyhow!("neither {variable} nor HOME is set: set {variable} to a directory that you can write")
     })?;
     Ok(home.join(below_home).join("toll"))
 }

@@ -29,5 +29,5 @@ pub fn create_dir(path: &Path) -> Result<()> {
         .mode(0o700)
         .create(path)
         .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o700)))
-        .with_context(|| format!("cannot make {}", path.display()))
+        .with_context(|| format!("cannot create {}", path.display()))
 }

@@ -188,9 +188,9 @@ pub enum Termination {
 impl std::fmt::Display for Termination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::AlreadyExited => write!(f, "had ended already"),
+            Self::AlreadyExited => write!(f, "had already exited"),
             Self::Signalled(signal) => write!(f, "ended by {signal}"),
-            Self::Killed => write!(f, "killed: it did not end when asked"),
+            Self::Killed => write!(f, "killed: it ignored the earlier signals"),
             Self::Stuck => write!(f, "still there after SIGKILL (stuck in the kernel)"),
         }
     }
@@ -207,13 +207,13 @@ pub fn terminate_group(leader: ProcessId, run_id: &str, first: Signal, grace: Du
         |signal| {
             // Only while a member was just seen: the number of an empty group may be handed out again.
             killpg(Pid::from_raw(leader.pid), signal)?;
-            // One that was stopped hears nothing but KILL until it goes on.
+            // A stopped process handles no signal but KILL until it continues.
             killpg(Pid::from_raw(leader.pid), Signal::SIGCONT)
         },
     )
 }
 
-/// Ends every process of [`marked`].
+/// Ends every process of [`find_by_run_id`].
 #[allow(clippy::disallowed_methods)] // they carry the run's mark
 pub fn terminate_by_run_id(run_id: &str, except: &[ProcessId], grace: Duration) -> Termination {
     terminate(

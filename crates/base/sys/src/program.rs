@@ -22,7 +22,7 @@ pub fn missing_program_error(program: &str) -> Option<String> {
     if !program.contains('/') {
         return find_program(program)
             .is_none()
-            .then(|| format!("{shown} is not installed: `toll doctor` says how to get it"));
+            .then(|| format!("{shown} is not installed: run `toll doctor` for the package to install"));
     }
     let path = Path::new(program);
     if !path.exists() {

@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 /// Cancels at the first shutdown signal. No such signal ends the process by itself. A second signal does not
 /// interrupt the restoring of settings: `again` is called for it, and can print what is still in progress.
 pub fn cancel_on_signals(cancel: &CancelToken, again: impl Fn() + Send + 'static) -> anyhow::Result<()> {
-    let mut signals = Signals::new(shutdown_signals()).context("cannot listen to signals")?;
+    let mut signals = Signals::new(shutdown_signals()).context("cannot install the signal handler")?;
     let cancel = cancel.clone();
     std::thread::spawn(move || {
         for _ in &mut signals {

@@ -20,7 +20,7 @@ pub fn path(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// No such setting, or it is not for this user.
 pub fn read(name: &str) -> anyhow::Result<String> {
-    let path = path(name).with_context(|| format!("{name:?} is no name of a kernel setting"))?;
+    let path = path(name).with_context(|| format!("{name:?} is not a valid sysctl name"))?;
     let value = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(value.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
 }
@@ -28,7 +28,7 @@ pub fn read(name: &str) -> anyhow::Result<String> {
 /// # Errors
 /// The same, or the kernel refuses the value.
 pub fn write(name: &str, value: &str) -> anyhow::Result<()> {
-    let path = path(name).with_context(|| format!("{name:?} is no name of a kernel setting"))?;
+    let path = path(name).with_context(|| format!("{name:?} is not a valid sysctl name"))?;
     std::fs::write(&path, value).with_context(|| format!("cannot set {name} to {value}"))?;
     let found = read(name)?;
     ensure!(found == value, "the kernel took {name}={value} for {found}");

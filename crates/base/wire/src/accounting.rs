@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-/// The account of a decode. Each frame, session and command stands in exactly one line of its group.
+/// Accounting of a decode. Each frame, session and command counts in exactly one field of its group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DecodeAccounting {
     pub frames: FrameCounts,
@@ -32,7 +32,7 @@ pub struct FrameCounts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ByteCounts {
-    /// Payload that its receiver had (or never asked for again) and the capture had not.
+    /// Payload that reached its receiver and is missing in the capture.
     #[cfg_attr(feature = "serde", serde(rename = "bytes_from_client"))]
     pub lost_from_client: u64,
     #[cfg_attr(feature = "serde", serde(rename = "bytes_from_server"))]

@@ -34,7 +34,7 @@ impl Default for Config {
 }
 
 /// One of `of` equal parts, by connection: decoders that see the same frames, each with its own
-/// `index`, produce every event once between them, and ledgers that sum to the whole.
+/// `index`, produce every event once between them, and accounting that sums to the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     pub index: u32,
@@ -164,7 +164,7 @@ impl Decoder {
     }
 
     /// Takes what the next call on a socket of a server moved; events that it completes go to `sink`. Ports and
-    /// addresses of the configuration do not count. The ledger counts such calls as frames.
+    /// addresses of the configuration do not count. The accounting counts such calls as frames.
     #[inline]
     pub fn decode_socket_chunk<S: Sink + ?Sized>(&mut self, chunk: &SocketChunk<'_>, sink: &mut S) {
         if self.shard.of > 1 && shard_of(chunk.hash(), self.shard.of) != self.shard.index {
@@ -275,7 +275,7 @@ impl CaptureDecoder {
         Self::with_zone(format, config, Box::new(Utc))
     }
 
-    /// See [`Reader::in_zone`].
+    /// See [`Reader::with_zone`].
     pub fn with_zone(format: Format, config: &Config, zone: Box<dyn Zone + Send>) -> Self {
         CaptureDecoder { reader: Reader::with_zone(format, zone), decoder: Decoder::new(config) }
     }
@@ -283,7 +283,7 @@ impl CaptureDecoder {
     /// Takes the next bytes of the capture, however they are cut; large chunks (1 MiB) are read in place.
     ///
     /// # Errors
-    /// The capture is damaged from here on: what was read stands, what follows is ignored.
+    /// The capture is damaged from here on: what was read stays valid, the rest is ignored.
     pub fn feed<S: Sink + ?Sized>(&mut self, chunk: &[u8], sink: &mut S) -> Result<(), InputError> {
         let decoder = &mut self.decoder;
         self.reader.feed(chunk, &mut |frame| decoder.decode_frame(frame, sink))
@@ -300,7 +300,7 @@ impl CaptureDecoder {
         self.decoder.accounting()
     }
 
-    /// See [`Reader::unread_tail`].
+    /// See [`Reader::unread_tail_bytes`].
     pub fn unread_tail_bytes(&self) -> u64 {
         self.reader.unread_tail_bytes()
     }

@@ -23,8 +23,7 @@ pub struct SampleShare {
     pub requests: Option<RequestCounts>,
 }
 
-/// Packets (or calls) in which clients asked for something while not all connections were looked at, since the
-/// capture began.
+/// Client requests (packets or calls) while only a sample of the connections was decoded, since the capture began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Of all connections.
@@ -54,8 +53,8 @@ pub struct Event<'a> {
     /// Bytes of the statement (or of its parameters) beyond those kept.
     pub text_cut: u64,
     /// For an EXECUTE: the values bound, rendered as SQL, in the order of the placeholders;
-    /// `text` then holds the statement with its `?`. `...` stands for what could not be read: types
-    /// are sent once, perhaps before the capture began.
+    /// `text` then holds the statement with its `?`. `...` replaces unreadable values: types are sent once, perhaps
+    /// before the capture began.
     pub params: &'a [u8],
     pub statement_id: Option<u32>,
     pub user: &'a [u8],
@@ -102,7 +101,7 @@ pub enum CommandKind {
     Admin,
 }
 
-/// What the server said of how it ran the query. `None`: not said.
+/// Execution flags that the server reports. `None`: not reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flags {
     pub no_index_used: Option<bool>,

@@ -3,8 +3,9 @@
 //! [`decoder`] alone puts the layers of a capture together, and alone knows both addresses and commands. `pcap` finds
 //! frames, `frame` the segment in one and between whom it went. `stream` puts segments in order, knows a connection by a
 //! key that it cannot look into, and hands bytes and gaps to `mysql`'s sessions, which hand events to a sink. Calls on a
-//! server's sockets go to sessions through `spoken`. Below all are `side` (who spoke, why bytes are missing), `room` (the
-//! memory that streams and sessions may take) and `protocol`. `tests/layers.rs` holds them apart.
+//! server's sockets go to sessions through `socket_session`. Below all are `direction` (sender, cause of a gap),
+//! `memory_budget` (the memory that streams and sessions may take) and `protocol`. `tests/layers.rs` enforces these
+//! layers.
 
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]

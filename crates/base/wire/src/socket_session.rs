@@ -29,11 +29,12 @@ pub struct SocketChunk<'a> {
     /// Unique for a connection's life.
     pub socket: u64,
     pub direction: CallDirection,
-    /// Bytes that this side has said on this socket before these. Further than was heard: what lies between was lost.
+    /// Stream offset of these bytes in this direction. Beyond the expected offset: the bytes between were lost.
     pub stream_offset: u64,
-    /// Bytes that the other side had said by then: what of them was not heard was lost, and what it answers is unknown.
+    /// Stream offset of the other direction at that time. Bytes missing up to it were lost, and so were the
+    /// commands in them.
     pub peer_offset: u64,
-    /// Bytes that it stands for.
+    /// Length of the call, bytes; `bytes` may hold fewer.
     pub full_len: u64,
     /// The first of them.
     pub bytes: &'a [u8],
@@ -41,7 +42,7 @@ pub struct SocketChunk<'a> {
     pub opened: bool,
     /// The connection is over.
     pub closed: bool,
-    /// Said inside TLS, and read where it was in the clear.
+    /// Payload of a TLS connection, read before encryption or after decryption.
     pub decrypted: bool,
     /// Address of the client; `None` on a Unix socket, or if an earlier call reported it.
     pub client: Option<(IpAddr, u16)>,
@@ -89,14 +90,14 @@ pub(crate) struct SocketSessions {
 struct Slot {
     key: Option<Key>,
     last_ns: u64,
-    /// Where client and server go on, if nothing is lost; `None`: they have not been heard.
+    /// Expected next offset by direction. `None`: no bytes yet.
     next_offsets: [Option<u64>; 2],
-    /// What is said inside TLS is heard: what else crosses the socket is the same, enciphered.
+    /// The plain text of the TLS connection is captured. Other bytes of the socket are the same data, encrypted.
     decrypted: bool,
     session: Session,
 }
 
-/// The client takes its leave: nothing follows, whether the end of the connection is seen or not.
+/// COM_QUIT packet: no bytes follow it.
 const QUIT_PACKET: &[u8] = b"\x01\0\0\0\x01";
 
 impl SocketSessions {
@@ -120,7 +121,7 @@ impl SocketSessions {
         let known = self.index.get(&key).copied();
         let slot = match known {
             Some(slot) if chunk.opened => {
-                // Its end was not heard.
+                // The end of the former connection was not captured.
                 self.close(slot, context);
                 self.open(key, chunk, context)
             }
@@ -205,7 +206,7 @@ impl SocketSessions {
 impl Slot {
     fn handle_chunk<S: Sink + ?Sized>(&mut self, chunk: &SocketChunk<'_>, context: &mut Context<'_, S>) {
         if self.next_offsets == [None; 2] && is_greeting(chunk) {
-            // Its beginning was not seen, but nothing was said before.
+            // The accept was not captured, but no bytes came before the greeting.
             self.next_offsets = [Some(0); 2];
             self.session.handle_syn(Direction::FromClient, chunk.time_ns);
         }

@@ -14,7 +14,7 @@ pub const VERSION: u16 = 1;
 pub const MAX_CHUNK: usize = 8 << 20;
 /// Bytes of a payload, at most: a chunk that nothing makes smaller (zstd then adds a 256th), and its head.
 pub const MAX_PAYLOAD: usize = MAX_CHUNK + (MAX_CHUNK >> 8) + 1_024;
-/// Bytes of a payload, at most, from one who has not said yet what is coming.
+/// Maximum payload of the first message of a connection, bytes.
 pub const MAX_HELLO: usize = 128 << 10;
 /// Bytes of what each file of a stream begins or ends with, at most.
 pub const MAX_HEADER_OR_FOOTER: usize = 64 << 10;
@@ -24,7 +24,7 @@ const MAX_HOST: usize = 255;
 const MAGIC: [u8; 4] = *b"toll";
 /// Kind and length.
 const MESSAGE_HEADER: usize = 5;
-/// What stands before a chunk's frame: four numbers of 64 bits and one of 32.
+/// Header of a chunk: four numbers of 64 bits and one of 32.
 const CHUNK_HEADER: usize = 5 * 8 + 4;
 
 /// Identifier of a stream from its sender, the same on all its connections.
@@ -37,13 +37,13 @@ pub enum StreamContent {
     Queries,
 }
 
-/// One thing said.
+/// Message of either end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
     // The sender's.
     Hello(Hello<'a>),
     Chunk(Chunk<'a>),
-    /// Nothing to send, but still there; asks for an [`Message::Acknowledged`].
+    /// Keep-alive of an idle sender; requests an [`Message::Acknowledged`].
     KeepAlive,
     End(End<'a>),
     // The receiver's.
@@ -86,7 +86,7 @@ pub struct Chunk<'a> {
     /// Of its first and last item, Unix nanoseconds.
     pub first_ns: u64,
     pub last_ns: u64,
-    /// Items that the sender had no room for, since the stream began.
+    /// Items that the sender dropped for lack of memory, since the stream began.
     pub lost: u64,
     /// Bytes that the frame inflates to.
     pub plain_len: u32,
@@ -107,13 +107,13 @@ pub struct End<'a> {
 /// Why bytes are no message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MessageError {
-    #[error("byte {0:#04x} begins no message: it is no toll that speaks, or one that expects a key")]
+    #[error("byte {0:#04x} is not a message type: the peer is not toll, or it expects a key")]
     UnknownKind(u8),
-    #[error("a message of {length} bytes where {longest} are the most")]
+    #[error("a message of {length} bytes: the maximum is {longest}")]
     TooLong { length: usize, longest: usize },
-    #[error("a message of kind {0:#04x} is cut short, too long, or has words that are none")]
+    #[error("a message of kind {0:#04x} is truncated, too long, or has invalid text")]
     InvalidContent(u8),
-    #[error("it speaks version {0} of the stream, this toll {ours}: use the same toll at both ends", ours = VERSION)]
+    #[error("the peer uses stream version {0}, this toll {ours}: run the same version of toll at both ends", ours = VERSION)]
     UnsupportedVersion(u16),
 }
 
@@ -134,7 +134,7 @@ pub fn message_length(input: &[u8], longest: usize) -> Result<Option<usize>, Mes
     Ok(Some(MESSAGE_HEADER + length))
 }
 
-/// Reads one message, as long as [`length`] says.
+/// Reads one message of exactly [`message_length`] bytes.
 ///
 /// # Errors
 /// It is none.
@@ -246,7 +246,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Message<'_> {
-    /// Appends what [`parse`] reads. A name of a host that is too long is cut.
+    /// Appends the encoding that [`parse_message`] reads. A name of a host that is too long is cut.
     pub fn encode_into(&self, into: &mut Vec<u8>) {
         let begin = into.len();
         into.extend_from_slice(&[self.kind(), 0, 0, 0, 0]);

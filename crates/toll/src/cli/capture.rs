@@ -167,7 +167,7 @@ impl CaptureFrontend for CaptureConsole {
         self.background_writer =
             Some(BackgroundWriter::start().context("cannot start a thread to speak with")?);
         let asked = Signals::default();
-        let cannot = "cannot listen to signals";
+        let cannot = "cannot install the signal handler";
         for signal in signals::shutdown_signals() {
             signal_hook::flag::register_conditional_default(signal, asked.end.shared_flag())
                 .context(cannot)?;

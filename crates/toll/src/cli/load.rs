@@ -109,7 +109,7 @@ enum KeyDistribution {
 pub fn run(arguments: &Load) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in signals::shutdown_signals() {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
+        signal_hook::flag::register(signal, stop.clone()).context("cannot install the signal handler")?;
     }
     // A file that may grow no further (ulimit -f) is an error to report, as a full disk is.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use toll_sys::named_choice::NamedChoice;
 
-/// Parses the names of [`Named::CHOICES`]; `--help` lists them with their descriptions.
+/// Parses the names of [`NamedChoice::CHOICES`]; `--help` lists them with their descriptions.
 pub fn named<T: NamedChoice>() -> impl TypedValueParser<Value = T> {
     let values = T::CHOICES.iter().map(|(name, _, help)| {
         let value = PossibleValue::new(*name);

@@ -346,7 +346,7 @@ fn wrong_arguments_are_answered_in_one_line_that_says_what_to_do() {
     for (arguments, expected) in [
         (vec!["run", "no-such-scenario"], "known scenarios are tcpdump-impact"),
         (vec!["run", "tcpdump-impact", "--profile", "slow"], "it has faithful, quick, standard"),
-        (vec!["run", "tcpdump-impact", "--time", "3x"], "\"3x\" is no length of time"),
+        (vec!["run", "tcpdump-impact", "--time", "3x"], "\"3x\" is not a duration"),
         (vec!["run", "tcpdump-impact", "--find", "0%"], "above 0% and at most 100%"),
         (vec!["run", "tcpdump-impact", "--find", "2%", "--rounds", "5"], "cannot be used with '--rounds"),
         (vec!["run", "tcpdump-impact", "--arms", "Z"], "has no arm `Z`"),

@@ -387,11 +387,11 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let nowhere = format!("mysql://root@localhost/?socket={}", lab.path("nowhere"));
     for (options, code, expected) in [
         (&["--max-p99-toll", "0%"][..], 2, "cannot be kept"),
-        (&["--max-p99-toll", "10"][..], 2, "is no share"),
+        (&["--max-p99-toll", "10"][..], 2, "is not a percentage"),
         (&["--max-rate", "0"][..], 2, "is no rate"),
         (&["--past-limit", "wait"][..], 2, "open"),
         (&["--env", "NO_SUCH_VARIABLE"][..], 1, "NO_SUCH_VARIABLE is not set"),
-        (&["--dsn", &nowhere][..], 1, "is the server running"),
+        (&["--dsn", &nowhere][..], 1, "Check the address, and that the server runs"),
         (&["--ask", "/tmp/x", "status"][..], 2, "cannot be used with"),
     ] {
         let output = lab.toll(&[&["throttle"], options, &["--", "true"]].concat());

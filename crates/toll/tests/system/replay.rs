@@ -234,7 +234,7 @@ fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
         (&[&text, "-i", DEVICE], "it is neither pcap nor pcapng"),
         (&[&empty, "-i", DEVICE], "there is no packet to send"),
         (&["/no/such.pcap", "-i", DEVICE], "check the path"),
-        (&["/tmp", "-i", DEVICE], "it is a directory"),
+        (&["/tmp", "-i", DEVICE], "is a directory"),
         (&[&whole, "-i", "nothere0"], "there is no network device nothere0; there are "),
         (&[&whole, "-i", DEVICE, "--loop", "0"], "--loop 0 never ends by itself"),
         (&[&whole, "-i", "lo"], "lo is down: ip link set lo up"),

@@ -15,14 +15,14 @@ pub struct ServerError {
 /// Each says its cause itself, so that a chain of errors names nothing twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot connect to {address} ({}): is the server running, and is this its address?", why(cause))]
+    #[error("cannot connect to {address} ({}). Check the address, and that the server runs.", why(cause))]
     ConnectFailed { address: String, unix: bool, cause: io::Error },
-    #[error("lost the server while {doing} ({}): its error log may say why", why(cause))]
+    #[error("lost the connection while {doing} ({}): see the server's error log", why(cause))]
     ConnectionLost { doing: &'static str, cause: io::Error },
     #[error(transparent)]
     Server(#[from] ServerError),
     /// One of [`crate::Target::session`]: the session would not be what was asked for.
-    #[error("{statement:?}, which each session runs first, failed: {cause}")]
+    #[error("session setup statement {statement:?} failed: {cause}")]
     Session { statement: String, cause: Box<Error> },
     /// The peer broke the protocol, or is no MySQL server.
     #[error("unexpected bytes from the server while {doing}: {detail}; is this a MySQL or MariaDB port?")]

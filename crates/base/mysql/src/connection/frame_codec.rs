@@ -134,7 +134,7 @@ impl Codec {
         if plain.len() - before != plain_len {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "a compressed frame is not as long as it says",
+                "a compressed frame has another length than its header",
             ));
         }
         Ok(())

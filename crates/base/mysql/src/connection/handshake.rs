@@ -273,7 +273,7 @@ fn authenticate(
                     _ => None,
                 };
                 let answer = asked
-                    .ok_or_else(|| Error::protocol(DOING, format!("{plugin} asks for something unknown")))?;
+                    .ok_or_else(|| Error::protocol(DOING, format!("{plugin} sent an unknown request")))?;
                 wire.send_reply(&answer).map_err(connection_lost)?;
             }
             _ => return Err(Error::protocol(DOING, format!("packet {:#04x}", payload[0]))),

@@ -106,7 +106,7 @@ impl Connection {
         self.session.connection_id
     }
 
-    /// A statement that stays silent for longer fails with [`Error::Lost`]; `None` waits for ever.
+    /// A statement that stays silent for longer fails with [`Error::ConnectionLost`]; `None` waits for ever.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         let set = self.packet_io.stream_mut().set_timeouts(limit, limit);
         set.map_err(|cause| Error::ConnectionLost { doing: "setting a timeout", cause })

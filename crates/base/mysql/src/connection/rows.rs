@@ -115,7 +115,7 @@ fn read_result(wire: &mut PacketIo, form: ResultFormat) -> Result<(Rows, u16), E
     match payload.first() {
         None => return Err(bad("an empty packet")),
         Some(0xff) => return Err(parse_error(&payload).into()),
-        Some(0xfb) => return Err(Error::Unsupported("LOAD DATA LOCAL is not answered by toll".into())),
+        Some(0xfb) => return Err(Error::Unsupported("toll does not support LOAD DATA LOCAL".into())),
         Some(0x00) => {
             let done = parse_ok(&payload, true).ok_or_else(|| bad("an OK packet cut short"))?;
             return Ok((rows_from_ok(done), done.status));

@@ -1,6 +1,6 @@
 //! Scanner that finds the end and the error of a response without storing its rows.
 //!
-//! Accepts pieces of any size. Rows are counted, never decoded. Invalid bytes give [`Scan::Corrupt`], never a
+//! Accepts pieces of any size. Rows are counted, never decoded. Invalid bytes give [`ScanStatus::Corrupt`], never a
 //! panic.
 
 use super::error::ServerError;

@@ -28,7 +28,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let seconds = scale.zip(number.parse::<f64>().ok()).map(|(scale, number)| scale * number);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| format!("{text:?} is no length of time: write it as 300ms, 5s, 2m or 1h"))
+        .ok_or_else(|| format!("{text:?} is not a duration: write 300ms, 5s, 2m or 1h"))
 }
 
 impl FromStr for Seconds {
@@ -85,7 +85,7 @@ mod tests {
         }
         for text in ["", "s", "5 parsecs", "-1s", "1.2.3s", "1e3", "inf", "NaN", "1y", &"9".repeat(400)] {
             let said = duration(text).unwrap_err();
-            assert!(said.contains("is no length of time: write it as"), "{said}");
+            assert!(said.contains("is not a duration: write"), "{said}");
             assert_eq!(text.parse::<Seconds>(), Err(said));
         }
     }

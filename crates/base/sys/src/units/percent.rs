@@ -12,7 +12,7 @@ impl std::str::FromStr for Percent {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
         let percent = number.filter(|percent| percent.is_finite() && *percent >= 0.0);
-        percent.map(Self).ok_or_else(|| format!("{text:?} is no share: write it as 2% or 0.5%"))
+        percent.map(Self).ok_or_else(|| format!("{text:?} is not a percentage: write 2% or 0.5%"))
     }
 }
 
@@ -32,7 +32,7 @@ mod tests {
         assert_eq!("0.5%".parse::<Percent>().unwrap(), Percent(0.5));
         for text in ["2", "%", "-1%", "inf%", "2 %", "0.02"] {
             let said = text.parse::<Percent>().unwrap_err();
-            assert!(said.contains("is no share"), "{said}");
+            assert!(said.contains("is not a percentage"), "{said}");
         }
     }
 }

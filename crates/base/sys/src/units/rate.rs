@@ -8,7 +8,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     };
     match number.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number * factor),
-        _ => Err(format!("{text:?} is no rate above 0: write it as 250, 2.5k or 1M events a second")),
+        _ => Err(format!("{text:?} is not a rate above 0: write 250, 2.5k or 1M events a second")),
     }
 }
 
@@ -23,7 +23,7 @@ mod tests {
         }
         for text in ["0", "fast", "-1", "", "k", "inf", "1G"] {
             let said = rate(text).unwrap_err();
-            assert!(said.contains("is no rate above 0"), "{said}");
+            assert!(said.contains("is not a rate above 0"), "{said}");
         }
     }
 }

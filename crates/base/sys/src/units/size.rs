@@ -20,7 +20,7 @@ impl std::str::FromStr for Bytes {
             _ => None,
         };
         let bytes = shift.zip(digits.parse::<u64>().ok()).and_then(|(shift, n)| n.checked_mul(1 << shift));
-        bytes.map(Self).ok_or_else(|| format!("{text:?} is no size: write it as 512M or 16G"))
+        bytes.map(Self).ok_or_else(|| format!("{text:?} is not a size: write 512M or 16G"))
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
         }
         for text in ["", "G", "16GB", "16 G", "-1M", "99999999T"] {
             let said = text.parse::<Bytes>().unwrap_err();
-            assert!(said.contains("is no size"), "{said}");
+            assert!(said.contains("is not a size"), "{said}");
         }
     }
 }

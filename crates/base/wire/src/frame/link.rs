@@ -10,7 +10,7 @@ pub enum IpVersion {
     V6,
 }
 
-/// Tags that are believed one inside the other; QinQ has two.
+/// Maximum number of nested VLAN tags; QinQ has two.
 const MAX_TAGS: usize = 4;
 
 /// The network layer of a frame, and the bytes from there on.

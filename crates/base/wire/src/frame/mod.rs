@@ -102,9 +102,9 @@ pub const UDP: u8 = 17;
 /// Why a frame yields no packet, or no segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
-    /// Another protocol than the one that was asked for: nothing of ours was lost.
+    /// Another protocol than the requested one: nothing was lost.
     OtherProtocol,
-    /// It may be what was asked for, in a wrapping that is not unwrapped: a fragment, a tunnel, a link type.
+    /// Possibly the requested protocol, in an unsupported encapsulation: a fragment, a tunnel, a link type.
     Unsupported,
     /// The snap length cut within the headers.
     Truncated,
@@ -115,7 +115,7 @@ pub enum FrameError {
 /// The network layer of a frame, and where it begins.
 ///
 /// # Errors
-/// [`Unfit`] says why there is none that is known.
+/// [`FrameError`] says why there is none that is known.
 #[inline]
 pub fn find_network_layer(link: Link, bytes: &[u8]) -> Result<(IpVersion, usize), FrameError> {
     let (network, rest) = link::strip_link_header(link, bytes)?;
@@ -125,7 +125,7 @@ pub fn find_network_layer(link: Link, bytes: &[u8]) -> Result<(IpVersion, usize)
 /// Finds the TCP segment in a frame.
 ///
 /// # Errors
-/// [`Unfit`] says why there is none.
+/// [`FrameError`] says why there is none.
 #[inline]
 pub fn parse_segment<'a>(frame: &Frame<'a>) -> Result<AddressedSegment<'a>, FrameError> {
     parse_tcp(&parse_ip(frame, |protocol, fragment| match protocol {
@@ -136,10 +136,10 @@ pub fn parse_segment<'a>(frame: &Frame<'a>) -> Result<AddressedSegment<'a>, Fram
     })?)
 }
 
-/// Finds the IP packet in a frame, whatever it carries. [`Unfit::Other`]: it is not IP.
+/// Finds the IP packet in a frame, whatever it carries. [`FrameError::OtherProtocol`]: it is not IP.
 ///
 /// # Errors
-/// [`Unfit`] says why there is none.
+/// [`FrameError`] says why there is none.
 #[inline]
 pub fn parse_packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, FrameError> {
     parse_ip(frame, |_, _| Ok(()))

@@ -5,7 +5,7 @@ use crate::memory_budget::MemoryBudget;
 /// Buffers up to this size are kept for reuse and not accounted for: connections are bounded in number.
 const UNACCOUNTED_MAX: usize = 2048;
 
-/// A buffer whose size counts against the room of its decoder.
+/// Buffer that counts against the memory budget of its decoder.
 #[derive(Debug, Default)]
 pub(crate) struct BoundedBuffer(Vec<u8>);
 
@@ -16,7 +16,7 @@ pub(super) struct BufferBounds<'a> {
 }
 
 impl BoundedBuffer {
-    /// Appends as much as `limit` (of this buffer) and the room allow; returns how many bytes were
+    /// Appends as much as `limit` (of this buffer) and the budget allow; returns how many bytes were
     /// left out.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8], limit: usize, budget: &mut MemoryBudget) -> u64 {

@@ -112,7 +112,7 @@ impl FrameAssembler {
         Some((self.remaining == 0).then_some(FrameEnd::Assembled))
     }
 
-    /// The body that was put together; give it back with [`Frames::next`].
+    /// The body that was put together; give it back with [`FrameAssembler::recycle_body`].
     pub fn take_assembled(&mut self) -> (BoundedBuffer, [u8; HEADER], bool) {
         (std::mem::take(&mut self.body), self.head, self.incomplete)
     }
@@ -131,12 +131,12 @@ impl FrameAssembler {
     }
 }
 
-/// Result of [`Frames::take`].
+/// Result of [`FrameAssembler::consume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameEnd<'a> {
     /// In one piece, where it was.
     Whole(Frame<'a>),
-    /// Put together; see [`Frames::assembled`].
+    /// Assembled; see [`FrameAssembler::take_assembled`].
     Assembled,
 }
 

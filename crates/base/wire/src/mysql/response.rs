@@ -31,7 +31,7 @@ pub(super) enum ResponseState {
         left: u16,
         then: u16,
     },
-    /// An EOF may follow; whether it does depends on what the client said before the capture began.
+    /// An EOF may follow; whether it does depends on capabilities that the client sent before the capture began.
     DefinitionsEnd {
         then: u16,
     },

@@ -337,7 +337,7 @@ impl Session {
         }
     }
 
-    /// The server has done what the oldest command asked.
+    /// The oldest command succeeded.
     fn apply_success<S: Sink + ?Sized>(&mut self, schema: Option<&[u8]>, context: &mut Context<'_, S>) {
         let Some(front) = self.queue.oldest_mut() else { return };
         let mut change = None;

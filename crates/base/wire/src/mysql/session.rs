@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// What comes next was said inside TLS: the login, unless that was missed.
+    /// The next bytes are plain text of a TLS connection: the login, unless it was missed.
     pub(crate) fn begin_decrypted<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
         if self.phase == Phase::Encrypted {
             if self.greeting.is_some() {

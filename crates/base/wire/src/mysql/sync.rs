@@ -13,7 +13,7 @@ use super::response::ResponseState;
 use super::session::{ClientSends, Session};
 use crate::event::Sink;
 
-/// Times that a client who sends ahead must have nothing under way before it is believed again.
+/// Number of commands without others in flight after which a pipelining client counts as synchronised again.
 const RESYNC_COMMANDS: u8 = 3;
 
 /// Why responses are not read until the client's next command.
@@ -82,7 +82,7 @@ impl ResponseSync {
 }
 
 impl Command {
-    /// What was read as its response may have been another's.
+    /// Discards the response: it may belong to another command.
     #[cold]
     pub(super) fn discard_response(&mut self) {
         self.tainted = true;
@@ -159,7 +159,7 @@ impl Session {
         self.desync_responses(Desync::Lost);
     }
 
-    /// Responses cannot be told apart until the client sends its next command.
+    /// Responses are ambiguous until the next command of the client.
     pub(super) fn desync_responses(&mut self, why: Desync) {
         let alone = self.queue.len() == 1;
         for command in self.queue.iter_mut() {
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Until the next command it is only known that the server still speaks.
+    /// Counts bytes of the server that are skipped until the next command.
     #[cold]
     pub(super) fn count_unread(&mut self, count: u64, time_ns: u64) {
         if let Some(front) = self.queue.oldest_mut() {

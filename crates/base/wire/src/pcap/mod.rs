@@ -15,7 +15,7 @@ use ng::NgParser;
 use text::TextReader;
 use thiserror::Error;
 
-/// The largest frame that is believed. libpcap's own bound is 262,144; jumbo TCP segments on
+/// Maximum plausible frame size, bytes. libpcap's own bound is 262,144; jumbo TCP segments on
 /// loopback and BIG TCP reach 512 KiB.
 pub const MAX_FRAME: usize = 1 << 20;
 
@@ -83,7 +83,7 @@ impl Format {
     }
 }
 
-/// The input is not what it claims to be; what was read before `offset` stands.
+/// Invalid input. Frames before `offset` are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("byte {offset} of the capture: {what}")]
 pub struct InputError {
@@ -138,8 +138,8 @@ impl RecordParser {
         }
     }
 
-    /// What stands at the head of `bytes`, which begin where the step before ended. A frame may be asked
-    /// for again.
+    /// Parses the record at the start of `bytes`, which begin where the step before ended. A frame may be requested
+    /// again.
     ///
     /// # Errors
     /// The bytes cannot be this format; there is no way to find the next record.
@@ -214,7 +214,7 @@ impl Reader {
         }
     }
 
-    /// Packets that the capturing program says it dropped (pcapng only).
+    /// Dropped packets that the capture program reports (pcapng only).
     pub fn dropped_by_capture(&self) -> Option<u64> {
         match &self.0 {
             Input::Records(reader) => match &reader.parser.0 {

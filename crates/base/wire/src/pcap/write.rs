@@ -12,7 +12,7 @@ const NS: u64 = 1_000_000_000;
 /// A frame that does not fit into the format.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WriteError {
-    #[error("a pcap file holds no time after February 2106; pcapng does")]
+    #[error("pcap cannot store times after February 2106: use pcapng")]
     TimeOutOfRange,
 }
 
@@ -96,7 +96,7 @@ pub fn append_ng_packet(out: &mut Vec<u8>, interface: u32, frame: &Frame<'_>) {
     out.extend_from_slice(&total.to_le_bytes());
 }
 
-/// What was captured on an interface between two times (Unix, ns), and what got lost.
+/// What was captured on an interface between two times (Unix, ns), and the drop counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceStatistics {
     pub begin_ns: u64,

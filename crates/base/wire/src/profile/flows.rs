@@ -79,7 +79,7 @@ pub struct Flows {
     tracked: HashMap<FlowKey, FlowEntry, BuildPrehashed>,
     max: usize,
     tracked_traffic: TrafficSum,
-    /// Packets of flows that there was no room for.
+    /// Packets of untracked flows (beyond the limit).
     pub untracked_traffic: TrafficSum,
     /// All flows; only once one had no room.
     distinct: Option<HyperLogLog>,
@@ -184,7 +184,7 @@ impl Flows {
         lives
     }
 
-    /// TCP and UDP packets, whatever became of them here.
+    /// TCP and UDP packets, tracked or not.
     pub(super) fn packets(&self) -> u64 {
         self.tracked_traffic.packets + self.untracked_traffic.packets + self.portless
     }

@@ -3,7 +3,7 @@
 use super::TrafficSum;
 use std::collections::VecDeque;
 
-/// A capture is told in at most so many stretches: past them, ten become one.
+/// Maximum number of bins. Beyond it, ten bins merge into one.
 const MAX_BINS: u64 = 5_000;
 /// The shortest stretch, ns: 1 ms, over which a burst fills a buffer.
 const MIN_WIDTH_NS: u64 = 1_000_000;

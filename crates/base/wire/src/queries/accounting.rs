@@ -3,11 +3,10 @@
 
 use crate::accounting::{DecodeAccounting, saturating_add_to, sums_to};
 
-/// Captures told apart in one reading; of those beyond it is not known what they saw, nor whether events are
-/// missing.
+/// Maximum number of captures distinguished in one reading. Events and drops of further ones are unknown.
 const MAX_CAPTURES: usize = 1024;
 
-/// The account of a reading; accounts of parts add up to that of the whole, in any order.
+/// Accounting of a reading. The sums of the parts, in any order, are those of the whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QueriesAccounting {
@@ -26,7 +25,7 @@ pub struct QueriesAccounting {
     /// The file ends within a block.
     #[cfg_attr(feature = "serde", serde(rename = "unread_tail_bytes"))]
     pub unread_tail_bytes: u64,
-    /// Captures that ended in good order, and what became of all that they saw.
+    /// Captures that ended normally, and their accounting.
     #[cfg_attr(feature = "serde", serde(rename = "captures_ended"))]
     pub captures_ended: u64,
     // A digest says it with that of all captures.
@@ -77,7 +76,7 @@ impl QueriesAccounting {
         }
     }
 
-    /// Counts a block that told of itself.
+    /// Counts a readable block.
     pub(super) fn count_block(&mut self, block: &super::decode::DecodedBlock) {
         self.events += block.events;
         self.tainted += block.tainted;

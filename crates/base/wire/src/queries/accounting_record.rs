@@ -1,4 +1,4 @@
-//! Record of a capture's ledger in a block: its counters as numbered lines.
+//! Accounting record of a capture in a block: numbered counters.
 
 use super::varint::VarintReader;
 use crate::accounting::{ByteCounts, CommandCounts, DecodeAccounting, FrameCounts, SessionCounts};
@@ -37,7 +37,7 @@ pub(super) fn accounting_lines(accounting: &DecodeAccounting) -> [u64; 27] {
     ]
 }
 
-/// A ledger record behind its first number; lines that this toll does not know are passed by.
+/// Reads an accounting record after its first number. Skips unknown counters.
 pub(super) fn read_accounting(rest: &mut VarintReader<'_>) -> Option<DecodeAccounting> {
     let mut lines = [0; 27];
     for at in 0..rest.number()? {

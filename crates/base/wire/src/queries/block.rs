@@ -84,7 +84,7 @@ impl BlockCompressor {
     }
 }
 
-/// Undoes what a [`Packer`] did.
+/// Decompressor of what a [`BlockCompressor`] wrote.
 pub(super) struct BlockDecompressor(Option<Decompressor<'static>>);
 
 impl BlockDecompressor {

@@ -31,7 +31,7 @@ pub(super) struct DecodedBlock {
     pub is_damaged: bool,
 }
 
-/// Reads blocks one after another; `share` is what they told last.
+/// Reads blocks one after another; `share` is the share reported last.
 pub(super) struct BlockDecoder {
     tables: BlockTables,
     share: u64,
@@ -50,7 +50,7 @@ impl BlockDecoder {
         let (capture, before) = (rest.number()?, rest.number()?);
         let mut time_ns = rest.number()?;
         let share = rest.number()?;
-        // Where it changed without being told: the block that told it is missing, or in another file.
+        // The share changed without a record: its block is missing, or in another file.
         if share != self.share {
             self.report_share(time_ns, share, None, sink);
         }

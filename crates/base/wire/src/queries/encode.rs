@@ -83,7 +83,7 @@ impl Encoder {
             | holds(record::ERROR, event.error.is_some())
             | holds(record::TEXT_CUT, text_cut > 0);
 
-        // All numbers, then all bytes: a reader finds each where it is told.
+        // All numbers, then all bytes: a reader knows the position of each.
         let mut numbers = VarintWriter::new();
         numbers.put(bits);
         numbers.put_delta(self.time_ns, event.start_ns);
@@ -174,7 +174,7 @@ impl Encoder {
         self.events += 1;
     }
 
-    /// Appends what became of everything that was decoded: the last record of a capture.
+    /// Appends the accounting of the decoder: the last record of a capture.
     pub fn encode_accounting(&mut self, ledger: &DecodeAccounting, block: &mut Vec<u8>) {
         self.begin_record(self.time_ns, block);
         let mut numbers = VarintWriter::new();
@@ -244,7 +244,7 @@ fn kind_code(kind: CommandKind) -> u64 {
     }
 }
 
-/// The two that the protocol tells: whether each is told, and what.
+/// The two flags of the protocol: if each is known, and its value.
 fn flag_bits(event: &Event<'_>) -> u64 {
     let two = |flag: Option<bool>| match flag {
         None => 0,

@@ -65,7 +65,7 @@ struct Slot<T> {
     value: T,
 }
 
-/// What a block has said so far.
+/// Texts and connections of a block that have a number.
 pub(super) struct InternTable {
     texts: Vec<Slot<BlockSpan>>,
     peers: Vec<Slot<PeerSpans>>,

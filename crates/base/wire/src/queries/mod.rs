@@ -1,6 +1,6 @@
 //! Query-event file format: writer and reader. The format is docs/queries-format.md.
 //!
-//! [`Encoder`] writes events into uncompressed blocks, [`Packer`] compresses a block, [`Reader`] reverses
+//! [`Encoder`] writes events into uncompressed blocks, [`BlockCompressor`] compresses a block, [`Reader`] reverses
 //! both. Blocks are independent: a reader may start at any block, and continues behind a damaged one.
 
 mod accounting;
@@ -20,7 +20,7 @@ pub use reader::Reader;
 /// Plain bytes after which whoever writes ends a block: some thousand events, so that what a block says first
 /// of all (whole statements, who is connected) is little of it.
 pub const BLOCK_SIZE: usize = 256 << 10;
-/// Plain bytes of the largest block that is believed: one that ends with an event of [`TEXT_MAX`] in its
+/// Maximum plausible size of an uncompressed block: one that ends with an event of [`MAX_TEXT`] in its
 /// statement and as much in its parameters.
 pub const MAX_BLOCK_SIZE: usize = 4 << 20;
 /// Bytes kept of a statement, and of its parameters; `Event::text_cut` tells of the rest.

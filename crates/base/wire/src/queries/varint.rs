@@ -67,7 +67,7 @@ impl<'a> VarintReader<'a> {
         None
     }
 
-    /// See [`Numbers::put_step`].
+    /// See [`VarintWriter::put_delta`].
     #[inline]
     pub fn delta(&mut self, from: u64) -> Option<u64> {
         let number = self.number()?;

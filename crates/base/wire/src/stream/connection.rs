@@ -13,7 +13,7 @@ use crate::frame::{ACK, FIN, RST, SYN, Segment};
 /// Bytes ahead of (or behind) a stream beyond which a segment is of another connection: no
 /// receive window reaches so far.
 const MAX_SEQUENCE_JUMP: i32 = 1 << 28;
-/// Segments in a row that repeat old bytes, after which the sequence numbers are believed to
+/// Segments in a row that repeat old bytes, after which the sequence numbers are assumed to
 /// have started anew: another connection took its place, and its SYN was not captured.
 const MAX_REPEATS: u32 = 64;
 /// How many further segments may arrive before bytes that their receiver has acknowledged are

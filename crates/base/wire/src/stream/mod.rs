@@ -7,7 +7,7 @@ use crate::direction::{Direction, GapCause};
 use crate::memory_budget::MemoryBudget;
 pub(crate) use table::ConnectionTable;
 
-/// Hears each byte of each connection once, cause before effect. A connection goes by a `K`; of
+/// Receives each byte of each connection once, in causal order. A connection goes by a `K`; of
 /// each, the listener keeps an `R`.
 pub(crate) trait StreamListener<K, R> {
     /// A conversation begins: the first between these two, or the next.

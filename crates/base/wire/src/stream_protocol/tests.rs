@@ -81,7 +81,7 @@ fn strangers_and_huge_lengths_are_refused_before_anything_is_kept_for_them() {
     for stranger in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01\x02\x00", b"\0\0\0\0\0"] {
         let broken = message_length(stranger, MAX_PAYLOAD).unwrap_err();
         assert_eq!(broken, MessageError::UnknownKind(stranger[0]));
-        assert!(broken.to_string().contains("begins no message"), "{broken}");
+        assert!(broken.to_string().contains("is not a message type"), "{broken}");
     }
     // Words that begin with the letter of a kind.
     for stranger in [&b"HEAD / HTTP/1.1"[..], b"SSH-2.0-OpenSSH"] {

@@ -75,7 +75,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (recorder, recording) = Recorder::start(RunWriter::create(dir.path()).unwrap());
         let tripped = RunDirGuard::new(&recorder, dir.path().join("gone")).check(0).unwrap_err();
-        assert!(tripped.reason.starts_with("cannot ask for the free space of"), "{tripped}");
+        assert!(tripped.reason.starts_with("cannot read the free space of"), "{tripped}");
         recording.finish(&recorder).unwrap();
     }
 }

@@ -390,7 +390,7 @@ mod tests {
             ("", "", "command = \"sleep 9\"\nagainst = \"it\"", "compared with itself (it -> it)"),
             ("", "", "command = \"sleep 9\"\nagainst = \"nix\"", "`nix`, which does not exist"),
             ("", "", "role = \"positive-control\"\nburn = \"0%\"", "burn = \"0%\" lies above 0%"),
-            ("", "", "role = \"positive-control\"\nburn = \"2\"", "\"2\" is no share: write it as 2%"),
+            ("", "", "role = \"positive-control\"\nburn = \"2\"", "\"2\" is not a percentage: write 2%"),
             ("", "", "role = \"positive-control\"\nburn = \"2%\"\ncommand = \"x\"", "`burn` is the process"),
             ("", "", "role = \"positive-control\"\ncommand = \"x\"", "a positive control has a dose"),
             ("", "", "burn = \"2%\"", "a positive control has a dose that is to be found, and nothing else"),

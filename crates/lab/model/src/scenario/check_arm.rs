@@ -39,7 +39,7 @@ impl Arm {
             );
             ensure!(
                 toll_sys::sysctl::path(name).is_some(),
-                "sysctl = {name:?} is no name of a kernel setting: write it as sysctl does, vm.dirty_bytes"
+                "sysctl = {name:?} is not a valid sysctl name: write it as sysctl does, vm.dirty_bytes"
             );
         }
         for name in &self.env {
@@ -281,7 +281,7 @@ mod tests {
                 "`stdout` and `keep_stdout` conflict",
             ),
             ("process = [{ command = \"cat\", drain = 1e6 }]", "drain = 1000000 s"),
-            ("command = \"cat\"\nsysctl = { \"../x\" = \"1\" }", "is no name of a kernel setting"),
+            ("command = \"cat\"\nsysctl = { \"../x\" = \"1\" }", "is not a valid sysctl name"),
             ("command = \"cat\"\nselects = true", "`selects` is about a capture"),
         ] {
             let said = scenario(arm).unwrap_err();

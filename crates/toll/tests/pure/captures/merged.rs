@@ -150,7 +150,7 @@ fn interfaces_keep_their_names_and_snap_lengths_and_cut_packets_their_true_lengt
     assert_eq!((merged[1].0, merged[1].1, merged[1].2.len()), (1_700_000_000_123_456_789, 1000, 60));
     assert_eq!((merged[2].0, merged[2].1, merged[2].2.len()), (late_ns, 1000, 20));
     let refused = toll(&["merge", text(&a), "-w", text(&dir.path().join("out.pcap"))]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no time after February 2106"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot store times after February 2106"));
     assert_eq!(refused.status.code(), Some(1));
 }
 

@@ -30,7 +30,7 @@ fn what_is_no_capture_is_refused_in_one_line() {
         (write_file(dir.path(), "three", &capture[..3]), "no capture|neither pcap nor pcapng"),
         (write_file(dir.path(), "letter.gz", &packed), "no capture|neither pcap nor pcapng"),
         (write_file(dir.path(), "cut.gz", &packed[..6]), "unexpected end of file"),
-        (dir.path().to_owned(), "it is a directory"),
+        (dir.path().to_owned(), "is a directory"),
         (dir.path().join("nosuch"), "No such file or directory"),
     ] {
         for verb in [&["profile"][..], &["merge", "-w", text(&out)]] {

@@ -78,7 +78,7 @@ fn a_contrast_beyond_a_third_arm_is_the_ratio_of_both_tolls() {
     assert!(shown.contains("latency_us_mean of B over K, both beyond none, 24 rounds"), "{shown}");
     // What costs nothing is no measure of anything.
     assert_eq!((without_end.ratio, without_end.ci95), (None, None), "{without_end:?}");
-    assert!(without_end.method.contains("is not told from zero"), "{}", without_end.method);
+    assert!(without_end.method.contains("is not distinguishable from zero"), "{}", without_end.method);
 }
 
 #[test]
