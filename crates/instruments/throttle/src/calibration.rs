@@ -17,7 +17,7 @@ const QUERY_BUDGET_SHARE: f64 = 0.01;
 /// A question that goes to the disk costs as much as several that do not. Of tables larger than memory each does, as one in
 /// twenty of the users' may: 200 of them a second, 15% more reads, made users' mean response time 5 to 8% longer.
 const READ_BUDGET_SHARE: f64 = 0.05;
-/// With as few, a promise still holds (`simulated.rs`).
+/// The latency limit still holds with as few (`simulation.rs`).
 const MIN_DISK_RATE_PER_S: f64 = 25.0;
 /// Asked to see how many go to the disk: so many, and no longer than this.
 const TRIAL_QUERIES: u64 = 40;
@@ -72,7 +72,7 @@ impl ServerLoad {
         let mut connection = Connection::connect(target)?;
         let Some(before) = query_disk_reads(&mut connection) else { return Ok(0.0) };
         let (mut rng, mut tried, begun) = (Rng::new(seed, TRIAL_QUERIES), 0, Instant::now());
-        // One that is refused is told of when the canary meets it.
+        // A failed query is reported when the probe runs it.
         while tried < TRIAL_QUERIES
             && begun.elapsed() < TRIAL_TIMEOUT
             && connection.query(&query.next_sql(&mut rng)).is_ok()
@@ -99,7 +99,7 @@ fn query_number(connection: &mut Connection, what: &str) -> Result<f64> {
     let pair = rows.pairs().next().map(|(_, value)| value.parse::<f64>());
     match pair {
         Some(Ok(number)) => Ok(number),
-        _ => bail!("the server does not answer {sql}"),
+        _ => bail!("the server returned no value for {sql}"),
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_canary_is_a_hundredth_of_the_questions_and_a_twentieth_of_the_reads() {
+    fn the_probe_rate_is_a_hundredth_of_the_questions_and_a_twentieth_of_the_reads() {
         for (questions_per_s, reads_per_s, read_share, expected) in [
             (0.0, 0.0, 0.0, 100.0),
             (15_000.0, 0.0, 0.0, 150.0),
@@ -119,7 +119,7 @@ mod tests {
             (21_000.0, 1_300.0, 1.0, 65.0),
             // Half of them are.
             (21_000.0, 1_300.0, 0.5, 130.0),
-            // A server that reads much anyway, and one that reads nothing but what the canary asks for.
+            // A server with many reads of its own, and one with reads for the probe only.
             (21_000.0, 50_000.0, 1.0, 200.0),
             (21_000.0, 0.0, 1.0, 25.0),
         ] {

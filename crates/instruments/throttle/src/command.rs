@@ -55,7 +55,7 @@ pub fn run_command(
     let ended = run_throttled(Throttle::start(options, &journal)?, &journal, cancel, words, env, to);
     let undone = journal.undo_all();
     for failure in &undone.failures {
-        tracing::warn!("could not put back: {failure}; `toll clean` tries again");
+        tracing::warn!("cannot undo: {failure}. Run `toll clean`.");
     }
     ended
 }
@@ -73,7 +73,7 @@ fn run_throttled(
     command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     let what = redact::redact_words(&words[..1]).concat();
     let (mut child, undo) = journal.spawn(&mut command, &what, None, GRACE)?;
-    let Some(output) = child.stdout.take() else { bail!("{what} has no output: this is a mistake in toll") };
+    let Some(output) = child.stdout.take() else { bail!("{what} has no output: this is a bug in toll") };
     // A kernel that refuses (a user's quota of pipe pages) leaves the pipe as it was.
     let _ = fcntl(&output, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
     let limiter = Arc::clone(throttle.limiter());
@@ -129,17 +129,17 @@ impl DumpProcess<'_> {
             if let Some(why) = limiter.close_reason() {
                 self.terminate()?;
                 drop(throttle);
-                bail!("{why}; the dump is not whole");
+                bail!("{why}; the dump is incomplete");
             }
         }
         let Ok(passed) = pump.join() else {
             self.terminate()?;
-            bail!("the pump has failed: this is a mistake in toll; please report it");
+            bail!("the pump has failed: this is a bug in toll. Please report it.");
         };
         let status = match &passed {
             CopyEnd::EndOfDump => self.wait_for_exit(None)?,
             CopyEnd::ReaderGone => {
-                tracing::warn!("nobody reads the dump any more: {} is ended", self.what);
+                tracing::warn!("the reader of the dump has exited: ending {}", self.what);
                 self.wait_for_exit(Some(PIPE_BROKEN_GRACE))?
             }
             CopyEnd::WriteFailed(_) | CopyEnd::ReadFailed(_) => self.terminate()?,
@@ -149,7 +149,7 @@ impl DumpProcess<'_> {
             CopyEnd::WriteFailed(error) => {
                 Err(error).with_context(|| format!("cannot write the dump; {} was ended", self.what))
             }
-            CopyEnd::ReadFailed(why) => bail!("{why}; the dump is not whole"),
+            CopyEnd::ReadFailed(why) => bail!("{why}; the dump is incomplete"),
             CopyEnd::EndOfDump | CopyEnd::ReaderGone => {
                 Ok(CommandExit { exit_code: exit_code(status), summary: account })
             }
@@ -167,7 +167,7 @@ impl DumpProcess<'_> {
             }
             if self.cancel.is_cancelled() {
                 self.terminate()?;
-                bail!("interrupted; the dump is not whole");
+                bail!("interrupted; the dump is incomplete");
             }
             if timeout.is_some_and(|patience| begun.elapsed() >= patience) {
                 return self.terminate();

@@ -37,7 +37,7 @@ impl std::str::FromStr for ControlCommand {
             ("max-p99-toll", Some(value)) => parse_max_p99_overhead(value).map(Self::MaxP99Overhead),
             ("rate", Some("auto")) => Ok(Self::Rate(None)),
             ("rate", Some(value)) => parse_rate(value).map(|rate| Self::Rate(Some(rate))),
-            _ => Err(format!("{:?} is not known: say {VALID_COMMANDS}", line.trim())),
+            _ => Err(format!("{:?} is not a command. Use one of: {VALID_COMMANDS}", line.trim())),
         }
     }
 }
@@ -46,9 +46,7 @@ impl std::str::FromStr for ControlCommand {
 pub fn parse_max_p99_overhead(text: &str) -> Result<f64, String> {
     match text.parse::<toll_sys::units::Percent>() {
         Ok(percent) if percent.0 > 0.0 => Ok(percent.0 / 100.0),
-        Ok(_) => {
-            Err("a promise of 0% cannot be kept: what runs beside costs something; write 5% or 10%".into())
-        }
+        Ok(_) => Err("0% is not possible: a dump always costs something. Use 5% or 10%.".into()),
         Err(error) => Err(error),
     }
 }
@@ -57,7 +55,7 @@ pub fn parse_max_p99_overhead(text: &str) -> Result<f64, String> {
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<toll_sys::units::Bytes>() {
         Ok(bytes) if bytes.0 > 0 => Ok(bytes.0 as f64),
-        _ => Err(format!("{text:?} is no rate: write bytes a second, above 0: 512K, 10M")),
+        _ => Err(format!("{text:?} is not a rate: write bytes a second above 0, such as 512K or 10M")),
     }
 }
 
@@ -90,12 +88,12 @@ impl ThrottleSettings {
 impl fmt::Display for ThrottleSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.panic {
-            return write!(f, "the dump is being ended");
+            return write!(f, "ending the dump");
         }
         let state = if self.paused { "paused" } else { "not paused" };
         write!(f, "{state}, max-p99-toll={}%, rate=", share_to_percent(self.max_p99_overhead))?;
         match self.ceiling {
-            Some(rate) if rate <= self.min_rate => write!(f, "{rate:.0}, the slowest"),
+            Some(rate) if rate <= self.min_rate => write!(f, "{rate:.0}, the lowest"),
             Some(rate) => write!(f, "{rate:.0}"),
             None => write!(f, "auto"),
         }
@@ -153,7 +151,7 @@ mod tests {
         );
         assert_eq!(
             settings.apply(ControlCommand::Rate(Some(10.0))),
-            "paused, max-p99-toll=2.5%, rate=100000, the slowest"
+            "paused, max-p99-toll=2.5%, rate=100000, the lowest"
         );
         assert_eq!(
             settings.apply(ControlCommand::Rate(Some(1e6))),
@@ -161,7 +159,7 @@ mod tests {
         );
         assert_eq!(settings.apply(ControlCommand::Resume), "not paused, max-p99-toll=2.5%, rate=1000000");
         assert!(!settings.panic);
-        assert_eq!(settings.apply(ControlCommand::Panic), "the dump is being ended");
+        assert_eq!(settings.apply(ControlCommand::Panic), "ending the dump");
         assert!(settings.panic);
     }
 }

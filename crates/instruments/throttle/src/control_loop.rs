@@ -29,7 +29,7 @@ use toll_sys::number_format;
 const TICK: Duration = Duration::from_millis(100);
 /// The rate that is shown is the mean of so many beats.
 const DISPLAY_TICKS: usize = 30;
-/// The undisturbed median has moved by more than what was promised, and than chance moves it.
+/// Minimum change of the undisturbed median for a warning.
 const DRIFT_MIN: f64 = 0.1;
 /// Share of failed probe queries above which the probe is unreliable.
 const PROBE_ERROR_SHARE: f64 = 0.01;
@@ -195,7 +195,7 @@ impl ControlLoop {
             self.settings = settings;
         }
         if settings.panic {
-            self.shared.limiter.close("panic was said on the control socket");
+            self.shared.limiter.close("the command panic came on the control socket");
         }
         let flag_file = self.params.options.flag_file.as_deref();
         let flagged = flag_file.is_some_and(std::path::Path::exists);
@@ -218,19 +218,19 @@ impl ControlLoop {
         let late = options.max_time.is_some_and(|most| elapsed_s > most.as_secs_f64());
         let long = options.max_history.zip(length).is_some_and(|(most, length)| length > most);
         let what = match (late, long) {
-            (true, _) => format!("the dump goes on for {}", number_format::format_duration_s(elapsed_s)),
-            (_, true) => format!("the history list is {} long", length.unwrap_or(0)),
+            (true, _) => format!("the dump has run for {}", number_format::format_duration_s(elapsed_s)),
+            (_, true) => format!("the history list length is {}", length.unwrap_or(0)),
             _ => return,
         };
         match options.limit_action {
             LimitAction::SuspendLimit => {
                 self.params.options.progress.show_message(&format!(
-                    "{what}: the promise is given up, the dump goes as fast as it can"
+                    "{what}: the latency limit is suspended, the dump runs unthrottled"
                 ));
                 self.controller.suspend_limit();
             }
             LimitAction::EndDump => {
-                self.shared.limiter.close(&format!("{what}: the dump is ended (--past-limit end)"))
+                self.shared.limiter.close(&format!("{what}: dump ended (--past-limit end)"))
             }
         }
         self.limit_suspended_by = Some(what);
@@ -240,19 +240,19 @@ impl ControlLoop {
         if why == Reason::Unkept && !self.limit_was_unattainable {
             self.limit_was_unattainable = true;
             let goes_on = match self.params.options.min_rate {
-                Some(_) => "the dump goes on at --min-rate",
-                None => "the dump goes on at that rate, with pauses as long as the server bears",
+                Some(_) => "the dump continues at --min-rate",
+                None => "the dump continues at that rate, with pauses of a third of net_write_timeout",
             };
             self.params.options.progress.show_message(&format!(
-                "the promise cannot be kept even at the slowest rate: the host itself has become slow, or the \
-                 promise is smaller than what chance moves the p99 by; {goes_on}"
+                "the latency limit is exceeded even at the lowest rate: the host itself has become slow, or \
+                 the limit is smaller than the random variation of the p99; {goes_on}"
             ));
         }
         if why == Reason::Blind && !self.probe_was_unanswered {
             self.probe_was_unanswered = true;
             let reason = self.last_probe_error.as_deref().unwrap_or("no answer in time");
             self.params.options.progress.show_message(&format!(
-                "the canary is not answered ({reason}): the slowest rate until it is"
+                "the probe query gets no answer ({reason}): lowest rate until it does"
             ));
         }
     }
@@ -355,33 +355,31 @@ impl ControlLoop {
     fn warnings(&self, moved: Option<f64>) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Some(what) = &self.limit_suspended_by {
-            doubts.push(format!("the promise held only until {what}"));
+            doubts.push(format!("the latency limit applied only until {what}"));
         }
         if self.limit_was_unattainable {
-            doubts.push("there were times in which even the slowest rate did not keep the promise".into());
+            doubts.push("at times, even the lowest rate exceeded the latency limit".into());
         }
         if self.probe_was_unanswered {
-            doubts.push(
-                "there were times in which the canary was not answered: nothing is known of those".into(),
-            );
+            doubts.push("at times, the probe got no answer: the latency then is unknown".into());
         }
         if self.probe_errors as f64 > PROBE_ERROR_SHARE * self.probe_queries as f64 {
             let why = self.last_probe_error.as_deref().unwrap_or_default();
-            doubts.push(format!("the canary was refused {} times, last with: {why}", self.probe_errors));
+            doubts.push(format!("{} probe queries failed; last error: {why}", self.probe_errors));
         }
         let wobble = self.controller.baseline().noise();
         if wobble > self.settings.max_p99_overhead.ln_1p() / 2.0 {
             doubts.push(format!(
-                "without a dump the canary differs by {:.0}% from one second to the next: windows miss the promise by \
-                 that alone, more of them than chance is said to explain",
+                "without a dump the probe latency varies by {:.0}% from second to second: more windows \
+                 exceed the limit by that alone than the expected share shows",
                 100.0 * wobble.exp_m1()
             ));
         }
         let most = self.settings.max_p99_overhead.ln_1p().max(DRIFT_MIN);
         if let Some(moved) = moved.filter(|moved| moved.abs() > most) {
             doubts.push(format!(
-                "the undisturbed median has moved by {} since before the dump: by the users' day, or by what the \
-                 dump left behind (the buffer pool), which pauses cannot tell apart",
+                "the undisturbed median changed by {} since before the dump: the load changed, or the dump \
+                 evicted pages from the buffer pool; pauses cannot distinguish the two",
                 number_format::format_signed_percent(100.0 * moved.exp_m1())
             ));
         }

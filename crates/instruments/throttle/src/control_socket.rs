@@ -81,17 +81,17 @@ pub fn listen(path: &Path, state: Arc<ControlState>, journal: &Journal) -> Resul
 fn remove_stale_socket(path: &Path) -> Result<()> {
     let kind = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        found => found.with_context(|| format!("cannot look at {}", path.display()))?.file_type(),
+        found => found.with_context(|| format!("cannot read {}", path.display()))?.file_type(),
     };
     if !kind.is_socket() {
-        bail!("{} is there and no socket: name another path with --control", path.display());
+        bail!("{} exists and is not a socket. Choose another path with --control.", path.display());
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
         }
-        Err(error) => Err(error).with_context(|| format!("{} is somebody else's", path.display())),
-        Ok(_) => bail!("another throttle listens on {}: name another path with --control", path.display()),
+        Err(error) => Err(error).with_context(|| format!("{} belongs to another user", path.display())),
+        Ok(_) => bail!("another throttle listens on {}. Choose another path with --control.", path.display()),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn send_command(path: &Path, line: &str) -> Result<String> {
     stream.write_all(format!("{line}\n").as_bytes()).with_context(nobody)?;
     stream.shutdown(std::net::Shutdown::Write)?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).context("the throttle does not answer")?;
+    stream.read_to_string(&mut answer).context("no response from the throttle")?;
     Ok(answer.trim_end().to_owned())
 }
 
@@ -156,7 +156,7 @@ mod tests {
         stream.write_all(b"resume\nnonsense\n").unwrap();
         let mut lines = BufReader::new(stream).lines();
         assert!(lines.next().unwrap().unwrap().starts_with("not paused"));
-        assert!(lines.next().unwrap().unwrap().starts_with("error: \"nonsense\" is not known"));
+        assert!(lines.next().unwrap().unwrap().starts_with("error: \"nonsense\" is not a command"));
         let refused = listen(&path, desk, &journal).unwrap_err().to_string();
         assert!(refused.contains("another throttle listens"), "{refused}");
         assert!(journal.undo_all().failures.is_empty());
@@ -173,7 +173,7 @@ mod tests {
         listen(&path, desk(), &journal).unwrap();
         assert_eq!(send_command(&path, "status").unwrap(), "all is well");
         std::fs::write(&file, "precious").unwrap();
-        assert!(listen(&file, desk(), &journal).unwrap_err().to_string().contains("no socket"));
+        assert!(listen(&file, desk(), &journal).unwrap_err().to_string().contains("is not a socket"));
         assert!(journal.undo_all().failures.is_empty());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     }

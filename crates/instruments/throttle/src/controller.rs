@@ -18,11 +18,11 @@ use super::tuning::Tuning;
 /// Quantile of the latency limit.
 pub const LIMIT_QUANTILE: f64 = 0.99;
 
-/// No quantile below the promised one may grow by more than it: where noise hides the p99, these still tell that every
+/// No quantile below the p99 may grow by more than the limit. If noise hides the p99, these still show that every
 /// query waits.
 const GUARD_QUANTILES: [f64; 2] = [0.5, 0.9];
-/// Of the promised quantile's margin, in errors of their own: nobody was promised these, and the least of three estimates lies
-/// too low by itself.
+/// Share of the p99's margin, in their own standard errors. The limit is not for them, and the lowest of three
+/// estimates is biased low.
 const GUARD_MARGIN: f64 = 0.7;
 
 /// What the server has begun it does after its reader has stopped, until its buffers are full.
@@ -41,7 +41,7 @@ const SLOW_START_GAIN: f64 = 0.15;
 /// Below this share of the best rate so far, the way back is known: it is gone three times as fast.
 const RECOVERY_SHARE: f64 = 0.7;
 const RECOVERY_GAIN: f64 = 3.0;
-/// The slow loop leaves alone what is so near, as a share of the promise.
+/// The slow loop does not correct a smaller distance, as a share of the limit.
 const DEAD_BAND: f64 = 0.08;
 /// Less of the rate was used than this: the dump itself is slow, and a higher rate means nothing.
 const FULL_USE_SHARE: f64 = 0.7;
@@ -61,7 +61,7 @@ const NO_ANSWER_S: f64 = 3.0;
 /// A question that waits so many times the undisturbed p99, and a quarter of a second, is a brake's worth.
 const STUCK_QUERY_FACTOR: f64 = 20.0;
 const STUCK_QUERY_MIN_US: f64 = 250_000.0;
-/// Broken so often at the slowest rate, with a pause after each, the promise cannot be kept.
+/// The limit is unattainable if exceeded so often at the lowest rate, with a pause after each.
 const UNATTAINABLE_AFTER: u32 = 3;
 /// First rate, if the floor is lower: 1 MiB/s, which no server of today feels.
 const INITIAL_RATE: f64 = 1_048_576.0;
@@ -161,7 +161,7 @@ impl RateController {
         &self.baseline
     }
 
-    /// The promised quantile of late over the undisturbed one.
+    /// Recent p99 relative to the undisturbed one.
     pub fn recent_overhead(&self) -> Option<Estimate> {
         self.recent_overhead_at(LIMIT_QUANTILE)
     }
@@ -171,17 +171,17 @@ impl RateController {
         Some(Estimate { error: overhead.error.hypot(NOISE_LEFT * self.baseline.noise()), ..overhead })
     }
 
-    /// How far the worst of the promised and the guarded quantiles is from the promise less its margin; in promises, or in
-    /// errors where those are larger. None before the promised one can be told.
+    /// Distance of the worst of the p99 and the guard quantiles from the limit less its margin. Unit: the limit, or
+    /// the standard error if larger. `None` until the p99 can be estimated.
     fn headroom(&self) -> Option<f64> {
         let Tuning { margin_errors, margin_max: margin_most, .. } = self.tuning;
         let left = |toll: Estimate, margin_errors: f64| {
             let margin = (margin_errors * toll.error).min(margin_most * self.limit_ln);
             (self.limit_ln - margin - toll.ln) / self.limit_ln.max(toll.error)
         };
-        let promised = left(self.recent_overhead()?, margin_errors);
+        let limited = left(self.recent_overhead()?, margin_errors);
         let guarded = GUARD_QUANTILES.iter().filter_map(|quantile| self.recent_overhead_at(*quantile));
-        Some(guarded.map(|toll| left(toll, GUARD_MARGIN * margin_errors)).fold(promised, f64::min))
+        Some(guarded.map(|toll| left(toll, GUARD_MARGIN * margin_errors)).fold(limited, f64::min))
     }
 
     pub fn set_max_p99_overhead(&mut self, max_toll: f64) {

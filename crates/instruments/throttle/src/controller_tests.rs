@@ -78,7 +78,7 @@ impl Simulation {
 }
 
 #[test]
-fn a_promise_that_cannot_be_kept_never_lets_the_server_take_its_reader_for_dead() {
+fn an_unattainable_limit_never_lets_the_server_time_out_its_reader() {
     let mut bench = Simulation::begin(LIMITS, 3.0, 1e9);
     let (mut still_s, mut longest_s, mut unkept) = (0.0, 0.0_f64, false);
     let mut moved = Vec::new();

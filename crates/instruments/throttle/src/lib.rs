@@ -1,16 +1,16 @@
 //! Throttle that slows a dump to keep a latency limit for the users of the server.
 //!
-//! A dump read through a [`Throttled`] is read no faster than the probe latency allows. Back-pressure alone
+//! A dump read through a [`ThrottledReader`] is read no faster than the probe latency allows. Back-pressure alone
 //! slows the dump, whatever program writes it.
 //!
 //! ```text
-//! dump -> pipe -> Throttled (gate) -> consumer
-//!                     ^ allow
-//! canary -> steering -+   history, flag file, control socket
+//! dump -> pipe -> ThrottledReader (RateLimiter) -> consumer
+//!                      ^ rate
+//! probe -> controller -+   history, flag file, control socket
 //! ```
 //!
-//! `steering`, `decision`, `baseline`, `beside`, `seconds`, `sketch`, `promise` and `orders` are pure. Only
-//! `command`, which is `toll throttle`, starts a dump.
+//! `controller`, `decision`, `baseline`, `loaded_latency`, `stall_attribution`, `sketch`, `compliance` and
+//! `control_commands` are pure. Only `command`, which is `toll throttle`, starts a dump.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.
@@ -78,7 +78,7 @@ pub struct ThrottleOptions {
     pub max_p99_overhead: f64,
     /// Probe query; `None`: chosen from the tables that the user may read.
     pub probe_query: Option<String>,
-    /// Probe queries a second; `None`: few compared with the server's load ([`Habits`]).
+    /// Probe queries a second; `None`: few compared with the server's load ([`ServerLoad`]).
     pub probe_rate_per_s: Option<f64>,
     /// Duration of the probe before the dump.
     pub baseline_duration: Duration,
@@ -94,7 +94,7 @@ pub struct ThrottleOptions {
     pub limit_action: LimitAction,
     /// A JSON line for each decision.
     pub log: Option<PathBuf>,
-    /// Ends the dump, or the wait for the canary before it.
+    /// Ends the dump, or the baseline measurement before it.
     pub cancel: CancelToken,
     pub progress: Arc<dyn Progress>,
 }
@@ -102,7 +102,7 @@ pub struct ThrottleOptions {
 /// Action when the dump's snapshot is too old, or the history list too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitAction {
-    /// Give up the promise, and be done soon
+    /// Suspend the latency limit and finish the dump unthrottled
     SuspendLimit,
     /// End the dump
     EndDump,
@@ -110,7 +110,7 @@ pub enum LimitAction {
 
 impl NamedChoice for LimitAction {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
-        ("open", Self::SuspendLimit, "Give up the promise, and be done soon"),
+        ("open", Self::SuspendLimit, "Suspend the latency limit and finish the dump unthrottled"),
         ("end", Self::EndDump, "End the dump"),
     ];
 }
@@ -128,7 +128,7 @@ const DEFAULT_MIN_RATE: f64 = 131_072.0;
 /// Seed of the probe's queries and times, the same for each throttle: they affect no result.
 const SEED: u64 = 14;
 
-/// A running throttle. Dropping it closes its gate for good.
+/// A running throttle. Dropping it closes its rate limiter for good.
 #[derive(Debug)]
 pub struct Throttle {
     limiter: Arc<RateLimiter>,
@@ -137,18 +137,19 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Measures the undisturbed probe latency for a while, then opens the gate within its limits. Call it
+    /// Measures the undisturbed probe latency for a while, then opens the rate limiter within its limits. Call it
     /// right before the dump starts.
     pub fn start(options: ThrottleOptions, journal: &Journal) -> Result<Self> {
         let at = format!("the server at {}", options.target.address);
-        let load = ServerLoad::measure(&options.target)
-            .with_context(|| format!("cannot ask {at} for its habits"))?;
+        let load =
+            ServerLoad::measure(&options.target).with_context(|| format!("cannot read the load of {at}"))?;
         let question = ProbeQuery::choose(&options.target, options.probe_query.as_deref())
-            .with_context(|| format!("the canary cannot ask {at}"))?;
+            .with_context(|| format!("the probe cannot query {at}"))?;
         let history_at_begin = history_list::query_length_once(&options.target);
         if options.max_history.is_some() && history_at_begin.is_none() {
             bail!(
-                "--max-history: {} may not see the history list of {at}: grant PROCESS, or leave it out",
+                "--max-history: {} has no privilege to read the history list of {at}. Grant PROCESS, or \
+                 omit --max-history.",
                 options.target.user
             );
         }
@@ -161,7 +162,7 @@ impl Throttle {
                 min_rate: limits.floor,
                 panic: false,
             }),
-            status: Mutex::new("listening to the canary before the dump".into()),
+            status: Mutex::new("measuring the undisturbed latency before the dump".into()),
         });
         if let Some(path) = &options.control_socket {
             control_socket::listen(path, Arc::clone(&control), journal)?;
@@ -170,13 +171,12 @@ impl Throttle {
             Some(per_s) => per_s,
             None => load
                 .probe_rate_per_s(&options.target, &question, SEED)
-                .with_context(|| format!("the canary cannot ask {at}"))?,
+                .with_context(|| format!("the probe cannot query {at}"))?,
         };
         let described = question.describe();
-        let probe =
-            Probe::start(&options.target, question, per_s, SEED).context("cannot start the canary")?;
+        let probe = Probe::start(&options.target, question, per_s, SEED).context("cannot start the probe")?;
         let history = HistoryListMonitor::start(&options.target).context("cannot start a thread")?;
-        tracing::info!("canary, {per_s:.0}/s: {described}");
+        tracing::info!("probe query, {per_s:.0}/s: {described}");
         let before = collect_baseline(&probe, options.baseline_duration, &control, &options.cancel)?;
         let controller = RateController::from_baseline_samples(
             Tuning::default(),
@@ -208,7 +208,7 @@ impl Throttle {
         Ok(Self { limiter, finished, control_loop: Some(thread) })
     }
 
-    /// For whoever reads the dump: [`Throttled::new`].
+    /// Rate limiter for the reader of the dump: see [`ThrottledReader::new`].
     pub fn limiter(&self) -> &Arc<RateLimiter> {
         &self.limiter
     }
@@ -218,7 +218,7 @@ impl Throttle {
         self.finished.store(true, Ordering::Relaxed);
         match self.control_loop.take().map(JoinHandle::join) {
             Some(Ok(account)) => Ok(account),
-            _ => bail!("the throttle's thread has failed: this is a mistake in toll; please report it"),
+            _ => bail!("the throttle's thread has failed: this is a bug in toll. Please report it."),
         }
     }
 }
@@ -242,14 +242,14 @@ fn rate_limits(options: &ThrottleOptions, net_write_timeout_s: f64) -> Result<Li
     let floor = options.min_rate.unwrap_or(DEFAULT_MIN_RATE).max(trickle);
     if let Some(ceiling) = options.max_rate.filter(|ceiling| *ceiling < floor) {
         bail!(
-            "a rate of {ceiling:.0} bytes/s at most is below the slowest, {floor:.0}: the server gives up a \
-             reader that takes less (net_write_timeout is {net_write_timeout_s:.0} s there), or --min-rate says so"
+            "--max-rate of {ceiling:.0} bytes/s is below the lowest rate, {floor:.0}: the server would time \
+             out a slower reader (net_write_timeout = {net_write_timeout_s:.0} s), or --min-rate sets it"
         );
     }
     if trickle > options.min_rate.unwrap_or(DEFAULT_MIN_RATE) {
         tracing::warn!(
-            "never slower than {} MB/s: net_write_timeout is {net_write_timeout_s:.0} s there, and the \
-             server gives up a reader that takes less; SET GLOBAL net_write_timeout = 600 makes room",
+            "the lowest rate is {} MB/s: the server times out a slower reader (net_write_timeout = \
+             {net_write_timeout_s:.0} s). For a lower rate: SET GLOBAL net_write_timeout = 600",
             number_format::format_megabytes(trickle)
         );
     }
@@ -276,7 +276,7 @@ fn collect_baseline(
         std::thread::sleep(Duration::from_millis(50));
         cancel.check()?;
         if control.settings().panic {
-            bail!("panic was said on the control socket");
+            bail!("the command panic came on the control socket");
         }
         for asked in probe.drain_results() {
             match asked.error {
@@ -286,10 +286,10 @@ fn collect_baseline(
         }
         if begun.elapsed() > long.saturating_mul(3) + Duration::from_secs(30) {
             match refused {
-                Some(why) => bail!("the canary is not answered: {why}"),
+                Some(why) => bail!("the probe query gets no answer: {why}"),
                 None => bail!(
-                    "the canary got {} answers in {} s, and needs {BASELINE_MIN_SAMPLES}: is the server stuck, or \
-                     --canary slow?",
+                    "the probe got {} answers in {} s and needs {BASELINE_MIN_SAMPLES}. Check the server, \
+                     or use a faster --canary.",
                     answers.len(),
                     begun.elapsed().as_secs()
                 ),
@@ -307,7 +307,7 @@ fn log_baseline(controller: &RateController, limits: &Limits, max_toll: f64) {
     let baseline = controller.baseline();
     let (Some(p50), Some(p99)) = (baseline.estimate(0.5), baseline.estimate(LIMIT_QUANTILE)) else { return };
     tracing::info!(
-        "undisturbed p50 {}, p99 {} (give or take {:.0}%); the dump begins, never slower than {} MB/s",
+        "undisturbed p50 {}, p99 {} (±{:.0}%); dump starts, at least {} MB/s",
         number_format::format_duration_us(p50.ln.exp()),
         number_format::format_duration_us(p99.ln.exp()),
         100.0 * p99.error,
@@ -316,15 +316,16 @@ fn log_baseline(controller: &RateController, limits: &Limits, max_toll: f64) {
     let wobble = baseline.noise();
     if wobble > max_toll.ln_1p() {
         tracing::warn!(
-            "without any dump the canary differs by {:.0}% from one second to the next: a promise of {}% is \
-             lost in that, and the dump goes slowly; a larger promise, more of --canary-rate, or a quieter hour helps",
+            "without a dump the probe latency varies by {:.0}% from second to second: a limit of {}% is \
+             below that noise, so the dump will be slow. Raise --max-p99-toll or --canary-rate, or run at a \
+             time of less load.",
             100.0 * wobble.exp_m1(),
             control_commands::share_to_percent(max_toll)
         );
     }
 }
 
-/// Of the gate's times, for the account.
+/// Times of the rate limiter in seconds, for the summary.
 fn times_in_seconds(times: &ReaderTimes) -> [f64; 4] {
     [times.paused, times.throttled, times.dump_wait, times.consumer].map(|time| time.as_secs_f64())
 }

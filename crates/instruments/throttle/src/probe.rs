@@ -73,7 +73,7 @@ impl Probe {
         for number in 0..PROBE_CONNECTIONS {
             let (shared, tell) = (Arc::clone(&probe.shared), tell.clone());
             let rng = Rng::new(seed, number as u64);
-            let worker = std::thread::Builder::new().name("canary".into()).spawn(move || {
+            let worker = std::thread::Builder::new().name("probe".into()).spawn(move || {
                 Worker { number, shared: &shared, results: tell, rng, connection: None }.run()
             })?;
             probe.workers.push(worker);

@@ -44,7 +44,7 @@ impl ProbeQuery {
     pub fn choose(target: &Target, custom: Option<&str>) -> Result<Self> {
         let mut connection = Connection::connect(target)?;
         if let Some(sql) = custom {
-            connection.query(sql).with_context(|| format!("the canary {sql:?} was tried once"))?;
+            connection.query(sql).with_context(|| format!("the probe query {sql:?} failed in a test"))?;
             return Ok(Self::Custom(sql.to_owned()));
         }
         let mut found = Vec::new();
@@ -66,7 +66,7 @@ impl ProbeQuery {
                     tables.iter().map(|keyed| format!("{}.{}", keyed.schema, keyed.table)).collect();
                 format!("one row by primary key, anywhere in {}", names.join(", "))
             }
-            Self::RoundTrip => "SELECT 1: no table with a number as its key can be read".into(),
+            Self::RoundTrip => "SELECT 1: no readable table with a numeric primary key".into(),
         }
     }
 

@@ -33,12 +33,12 @@ impl ProgressSnapshot {
     pub fn render_line(&self) -> String {
         let latency = match self.p99_us {
             Some((now, base)) => format!(
-                "canary p99 {} against {} ({})",
+                "probe p99 {}, undisturbed {} ({})",
                 number_format::format_duration_us(now),
                 number_format::format_duration_us(base),
                 number_format::format_signed_percent(100.0 * (now / base - 1.0))
             ),
-            None => "canary not known yet".into(),
+            None => "probe latency not known yet".into(),
         };
         format!(
             "{} MB, {} MB/s ({}), {latency}, within +{}% in {} of {} windows",
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_where_the_dump_and_the_promise_are() {
+    fn the_line_has_the_progress_of_the_dump_and_its_compliance() {
         let now = ProgressSnapshot {
             bytes: 120_000_000,
             bytes_per_s: 12_500_000.0,
@@ -69,8 +69,8 @@ mod tests {
         };
         assert_eq!(
             now.render_line(),
-            "120 MB, 12.5 MB/s (climbing, 13.0 MB/s allowed), canary p99 1.05 ms against 1.00 ms (+5.0%), \
-             within +10% in 3 of 4 windows"
+            "120 MB, 12.5 MB/s (climbing, 13.0 MB/s allowed), probe p99 1.05 ms, undisturbed 1.00 ms \
+             (+5.0%), within +10% in 3 of 4 windows"
         );
         assert!(ProgressSnapshot { p99_us: None, ..now }.render_line().contains("not known yet"));
     }

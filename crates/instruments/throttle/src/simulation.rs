@@ -62,7 +62,7 @@ impl DumpImpact {
         bisect(1.0, 100.0, |times| self.above(0.0, times) > 1.0 - LIMIT_QUANTILE)
     }
 
-    /// The share of the capacity at which the p99 is just what was promised.
+    /// Share of the capacity at which the p99 is exactly at the limit.
     fn oracle(self, max_toll: f64) -> f64 {
         let limit = self.p99() * (1.0 + max_toll);
         bisect(0.0, DUMP_AT_MOST, |x| self.above(x, limit) < 1.0 - LIMIT_QUANTILE)
@@ -289,7 +289,7 @@ fn mean(world: Scenario, tuning: Tuning, seeds: u64) -> Outcome {
 }
 
 #[test]
-fn the_promise_holds_in_95_windows_of_100_and_the_dump_gets_its_part_of_what_an_oracle_would() {
+fn the_limit_holds_in_95_windows_of_100_and_the_dump_gets_its_share_of_an_oracles_bytes() {
     let runs = for_each_impact(|harm| mean(scenario(harm, 0), Tuning::default(), 16));
     for (harm, Outcome { kept, of_oracle, still }) in runs {
         assert!(kept >= 0.95, "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes");
@@ -316,7 +316,7 @@ fn neighbours_that_take_the_cpu_for_moments_do_not_stop_the_dump() {
 
 /// A dump of a minute: how it begins is most of it.
 #[test]
-fn a_short_dump_keeps_the_promise_too() {
+fn a_short_dump_stays_within_the_limit_too() {
     let runs =
         for_each_impact(|harm| mean(Scenario { seconds: 60.0, ..scenario(harm, 0) }, Tuning::default(), 64));
     for (harm, Outcome { kept, of_oracle, .. }) in runs {
@@ -364,7 +364,7 @@ fn estimators_canaries_and_weathers_compared() {
         rows.push(in_world(format!("{canary_per_s} questions/s"), Scenario { canary_per_s, ..usual.1 }));
     }
     for max_toll in [0.05, 0.10, 0.20, 0.50] {
-        rows.push(in_world(format!("promise of {:.0}%", max_toll * 100.0), Scenario { max_toll, ..usual.1 }));
+        rows.push(in_world(format!("limit of {:.0}%", max_toll * 100.0), Scenario { max_toll, ..usual.1 }));
     }
     for (name, weather) in [
         ("no weather", HostNoise { day: 0.0, noise: 0.0, spikes_per_h: 0.0, ..USUAL }),

@@ -87,7 +87,7 @@ impl LatencyQuantiles {
                     number_format::format_duration_us(p99)
                 )
             }
-            _ => "nothing was answered".into(),
+            _ => "no answers".into(),
         }
     }
 }
@@ -116,7 +116,7 @@ impl ThrottleSummary {
         let _ = writeln!(text, "toll: {bytes} MB in {took}, {rate} MB/s");
         let _ = writeln!(
             text,
-            "toll: paused {}, slowed {}, waited for the dump {}, for whoever takes it {}",
+            "toll: paused {}, slowed {}, waited for the dump {}, for the consumer {}",
             number_format::format_duration_s(self.paused_s),
             number_format::format_duration_s(self.slowed_s),
             number_format::format_duration_s(self.waited_for_dump_s),
@@ -126,18 +126,15 @@ impl ThrottleSummary {
         let _ = match self.unthrottled.elapsed_s {
             Some(alone_s) => writeln!(
                 text,
-                "toll: unthrottled it would have taken {} (from {seen} at full speed)",
+                "toll: estimated duration without the throttle {} (from {seen} at full speed)",
                 number_format::format_duration_s(alone_s)
             ),
-            None => writeln!(
-                text,
-                "toll: what it would have taken unthrottled is not known: it was at full speed for {seen} only"
-            ),
+            None => writeln!(text, "toll: duration without the throttle unknown: only {seen} at full speed"),
         };
         let probe = &self.canary;
         let _ = writeln!(
             text,
-            "toll: canary ({}; {} asked, {:.0}/s): undisturbed {}; with the dump {}{}",
+            "toll: probe ({}; {} queries, {:.0}/s): undisturbed {}; during the dump {}{}",
             probe.question,
             number_format::format_grouped(probe.questions as f64),
             probe.questions_per_s,
@@ -170,11 +167,11 @@ impl ThrottleSummary {
         let WindowCounts { length_s, judged, kept, broken_surely, kept_pct, kept_undisturbed_pct } =
             self.windows;
         let (Some(kept_pct), Some(by_chance)) = (kept_pct, kept_undisturbed_pct) else {
-            return format!("too short to say whether the promise was kept: a window is {length_s:.0} s");
+            return format!("too short to judge the latency limit: a window is {length_s:.0} s");
         };
         format!(
-            "p99 within +{}% in {kept} of {judged} windows of {length_s:.0} s ({kept_pct:.0}%; without a dump \
-             {by_chance:.0}% would be, by chance); beyond it for sure in {broken_surely}",
+            "p99 within +{}% in {kept} of {judged} windows of {length_s:.0} s ({kept_pct:.0}%; \
+             {by_chance:.0}% expected without a dump); significantly above it in {broken_surely}",
             share_to_percent(self.max_p99_toll_pct / 100.0)
         )
     }
@@ -217,12 +214,12 @@ mod tests {
                 kept_undisturbed_pct: Some(97.0),
             },
             history: HistoryListSummary { at_begin: Some(12), most: Some(34_567) },
-            doubts: vec!["the canary was refused once".into()],
+            doubts: vec!["1 probe query failed".into()],
         }
     }
 
     #[test]
-    fn the_account_says_what_the_promise_cost_and_how_surely() {
+    fn the_summary_has_the_cost_and_compliance_of_the_latency_limit() {
         let seen = ReaderTimes {
             full_speed_bytes: 200_000_000,
             full_speed: Duration::from_secs(4),
@@ -232,15 +229,15 @@ mod tests {
         for words in [
             "1200 MB in 4 min 05 s, 4.90 MB/s",
             "paused 20 s, slowed 3 min 20 s",
-            "would have taken 24 s (from 4 s at full speed)",
+            "without the throttle 24 s (from 4 s at full speed)",
             "p99 1.07 ms (+7.0%)",
-            "within +10% in 23 of 24 windows of 10 s (96%; without a dump 97% would be, by chance)",
+            "within +10% in 23 of 24 windows of 10 s (96%; 97% expected without a dump)",
             "history list 12 at the beginning, 34,567 at most",
-            "refused once",
+            "1 probe query failed",
         ] {
             assert!(text.contains(words), "{words:?} is not in\n{text}");
         }
         let text = account(&ReaderTimes::default()).render_text();
-        assert!(text.contains("is not known: it was at full speed for 0 s only"), "{text}");
+        assert!(text.contains("unknown: only 0 s at full speed"), "{text}");
     }
 }

@@ -6,11 +6,11 @@ pub struct Tuning {
     pub fast_quantile: f64,
     pub fast_half_life_s: f64,
     pub slow_half_life_s: f64,
-    /// Standard errors by which the slow loop stays below the promise.
+    /// Standard errors by which the slow loop stays below the limit.
     pub margin_errors: f64,
-    /// Share of the promise that the margin takes at most.
+    /// Maximum margin as a share of the limit.
     pub margin_max: f64,
-    /// Change of the logarithm of the rate in a second, where the whole promise is left: at first, and in
+    /// Change of the logarithm of the rate in a second, with the whole limit as headroom: at first, and in
     /// the end. What is learnt of the rate outlasts the noise of one p99, so that the gain falls with time.
     pub gain_first: f64,
     pub gain_last: f64,
@@ -18,7 +18,7 @@ pub struct Tuning {
     /// Reduction of the logarithm of the rate at the end of the start phase: the probe reflects an earlier
     /// rate, and the rate has risen since.
     pub start_reduction: f64,
-    /// Standard errors beyond the promise at which the brake is put on.
+    /// Standard errors above the limit at which the brake acts.
     pub brake_errors: f64,
     pub pause_samples: usize,
     pub pause_interval_s: f64,

@@ -161,12 +161,12 @@ fn system_the_canary_asks_less_often_where_its_questions_go_to_the_disk() {
         words
     };
     let words = canary();
-    assert!(words.contains("canary, 100/s"), "{words}");
+    assert!(words.contains("probe query, 100/s"), "{words}");
     // Twice as large as the buffer pool, and nobody reads it.
     fixture.server.run("CREATE TABLE sbtest.wide (id INT PRIMARY KEY, page VARBINARY(8000))");
     fixture.server.run("INSERT INTO sbtest.wide SELECT seq, REPEAT('x', 7000) FROM sbtest.seq_1_to_20000");
     let words = canary();
-    assert!(words.contains("canary, 25/s"), "{words}");
+    assert!(words.contains("probe query, 25/s"), "{words}");
     fixture.lab.assert_nothing_left();
 }
 
@@ -179,7 +179,7 @@ fn system_a_flag_file_pauses_the_dump_for_longer_than_the_server_waits_and_it_co
     let flag = fixture.lab.write("flag", "");
     let mut child = fixture.spawn(&["--flag-file", &flag]);
     fixture.wait_until("trickling", || fixture.reasons().iter().any(|why| why == "trickling"));
-    assert!(fixture.stderr_text().contains("never slower than 2.10 MB/s"), "{}", fixture.stderr_text());
+    assert!(fixture.stderr_text().contains("the lowest rate is 2.10 MB/s"), "{}", fixture.stderr_text());
     let before = fixture.written();
     // The pause lasts for several timeouts, and what goes on is what keeps the server from giving up.
     fixture.wait_until("enough", || {
@@ -229,10 +229,12 @@ fn the_control_socket_pauses_resumes_and_changes_rate_and_promise() {
 
     let mut child = fixture.spawn(&["--control", &socket, "--max-rate", "256K"]);
     fixture.wait_until("at work again", || fixture.written() > 0);
-    assert_eq!(ask("panic"), "the dump is being ended");
+    assert_eq!(ask("panic"), "ending the dump");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(
-        fixture.stderr_text().contains("panic was said on the control socket; the dump is not whole"),
+        fixture
+            .stderr_text()
+            .contains("the command panic came on the control socket; the dump is incomplete"),
         "{}",
         fixture.stderr_text()
     );
@@ -351,12 +353,15 @@ fn past_its_limits_the_dump_is_freed_or_ended() {
     assert!(freed.status.success(), "{}", output_text(&freed));
     assert!(freed.stdout == plain);
     let words = String::from_utf8_lossy(&freed.stderr).into_owned();
-    assert!(words.contains("the promise is given up"), "{words}");
-    assert!(parse_account(&words)["doubts"].to_string().contains("the promise held only until"), "{words}");
+    assert!(words.contains("the latency limit is suspended"), "{words}");
+    assert!(
+        parse_account(&words)["doubts"].to_string().contains("the latency limit applied only until"),
+        "{words}"
+    );
     let ended = fixture.throttle(&[&late[..], &["--past-limit", "end"]].concat(), &fixture.dump());
     assert_eq!(ended.status.code(), Some(1));
     assert!(
-        output_text(&ended).contains("the dump is ended (--past-limit end); the dump is not whole"),
+        output_text(&ended).contains("dump ended (--past-limit end); the dump is incomplete"),
         "{}",
         output_text(&ended)
     );
@@ -370,11 +375,11 @@ fn who_may_not_look_is_told_what_to_grant_and_the_canary_asks_what_it_can() {
     let dsn = fixture.server.dsn().replace("root@", "little@");
     let blind = fixture.lab.toll(&fixture.arguments(&dsn, &["--max-history", "5"], &["true"]));
     assert_eq!(blind.status.code(), Some(1));
-    assert!(output_text(&blind).contains("grant PROCESS"), "{}", output_text(&blind));
+    assert!(output_text(&blind).contains("Grant PROCESS"), "{}", output_text(&blind));
     let little = fixture.lab.toll(&fixture.arguments(&dsn, &[], &["echo", "out"]));
     assert!(little.status.success() && little.stdout == b"out\n", "{}", output_text(&little));
     assert!(
-        output_text(&little).contains("SELECT 1: no table with a number as its key can be read"),
+        output_text(&little).contains("SELECT 1: no readable table with a numeric primary key"),
         "{}",
         output_text(&little)
     );
@@ -386,9 +391,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let lab = toll_testkit::lab!();
     let nowhere = format!("mysql://root@localhost/?socket={}", lab.path("nowhere"));
     for (options, code, expected) in [
-        (&["--max-p99-toll", "0%"][..], 2, "cannot be kept"),
+        (&["--max-p99-toll", "0%"][..], 2, "0% is not possible"),
         (&["--max-p99-toll", "10"][..], 2, "is not a percentage"),
-        (&["--max-rate", "0"][..], 2, "is no rate"),
+        (&["--max-rate", "0"][..], 2, "is not a rate"),
         (&["--past-limit", "wait"][..], 2, "open"),
         (&["--env", "NO_SUCH_VARIABLE"][..], 1, "NO_SUCH_VARIABLE is not set"),
         (&["--dsn", &nowhere][..], 1, "Check the address, and that the server runs"),
