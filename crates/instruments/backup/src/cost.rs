@@ -108,7 +108,7 @@ pub fn children_cpu_s() -> Result<f64> {
 }
 
 fn cpu_seconds(who: UsageWho) -> Result<f64> {
-    let usage = getrusage(who).context("cannot ask what was used")?;
+    let usage = getrusage(who).context("cannot read the resource usage")?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }

@@ -44,7 +44,7 @@ pub struct BackupOptions {
     pub git: Option<(PathBuf, String)>,
     /// How many backups are left in the store afterwards.
     pub keep: Option<usize>,
-    /// What the dump promises to users of the server; none: it goes as fast as it can.
+    /// Throttle of the dump. `None`: the dump runs unthrottled.
     pub throttle: Option<toll_throttle::ThrottleOptions>,
 }
 
@@ -64,7 +64,7 @@ pub struct BackupSummary {
     /// Requests to the store that had to be made again.
     pub retries: u64,
     pub cost: BackupCost,
-    /// What the promise cost, where one was made.
+    /// Summary of the throttle, if there was one.
     pub throttle: Option<toll_throttle::ThrottleSummary>,
 }
 
@@ -80,10 +80,13 @@ pub fn create_backup(
     let undone = journal.undo_all();
     match (taken, undone.failures.as_slice()) {
         (taken, []) => taken,
-        (Ok(_), failures) => {
-            Err(anyhow::anyhow!("the backup {id} is whole, but left behind: {}", failures.join("; ")))
+        (Ok(_), failures) => Err(anyhow::anyhow!(
+            "the backup {id} is complete, but these were not removed: {}",
+            failures.join("; ")
+        )),
+        (Err(error), failures) => {
+            Err(error.context(format!("these were not removed: {}", failures.join("; "))))
         }
-        (Err(error), failures) => Err(error.context(format!("and left behind: {}", failures.join("; ")))),
     }
 }
 
@@ -190,8 +193,8 @@ fn create_with_journal(
 }
 
 /// Said of a dump that failed after its store had.
-const STORE_STALLED_DUMP: &str = "the store failed meanwhile and kept the dump waiting, which a server bears for net_write_timeout \
-                            (60 s by default): SET GLOBAL net_write_timeout = 600 makes room";
+const STORE_STALLED_DUMP: &str = "the store failed, and the dump waited for longer than the server's \
+                                  net_write_timeout (60 s by default). Run SET GLOBAL net_write_timeout = 600.";
 /// No server has a larger max_allowed_packet.
 const MAX_PACKET_BYTES: u64 = 1 << 30;
 
@@ -199,12 +202,12 @@ const MAX_PACKET_BYTES: u64 = 1 << 30;
 fn option_warnings(options: &BackupOptions, longest_row_bytes: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if options.git.is_some() && options.keys.encrypts() {
-        warnings
-            .push("the git repository is not encrypted: what is said of keys is for --to alone".to_owned());
+        warnings.push("the git repository is not encrypted: keys apply to --to only".to_owned());
     }
     if longest_row_bytes > MAX_PACKET_BYTES {
         warnings.push(format!(
-            "a row takes {} MB as a statement, more than any server takes back (1 GiB): keep it elsewhere too",
+            "a row takes {} MB as a statement, above the maximum of any server (1 GiB): it cannot be \
+             restored. Save it elsewhere too.",
             format_megabytes(longest_row_bytes as f64)
         ));
     }
@@ -262,7 +265,7 @@ impl DumpReader<'_> {
                 let rows = dump.finish(content.read(ThrottledReader::new(stream, Arc::clone(limiter)), seen));
                 // Its reason says more than that the dump broke off.
                 match limiter.close_reason() {
-                    Some(why) => Err(anyhow!("{why}; the dump is not whole")),
+                    Some(why) => Err(anyhow!("{why}; the dump is incomplete")),
                     None => rows,
                 }
             }

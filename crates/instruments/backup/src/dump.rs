@@ -80,7 +80,7 @@ impl<'j> DumpProcess<'j> {
             // Its own words say more than where its output broke off.
             Err(toll_store::Error::Incomplete(_)) if !status.success() => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("{} was not read to its end", self.what));
+                return Err(error).with_context(|| format!("{} could not be read to its end", self.what));
             }
             Ok(()) => {}
         }

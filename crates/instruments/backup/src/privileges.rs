@@ -61,8 +61,8 @@ fn describe_missing(
     };
     if all && !read.iter().any(sees_schemas) {
         warnings.push(format!(
-            "{account} sees no schemas but those that it has rights on: others, if there are any, are not in the \
-             backup; GRANT SHOW DATABASES ON *.*, or say with --schema what is to be backed up"
+            "{account} sees only schemas it has privileges on: others are not in the backup. GRANT SHOW \
+             DATABASES ON *.*, or list schemas with --schema."
         ));
     }
     let tables = without("SELECT");
@@ -89,7 +89,7 @@ fn describe_missing(
     if !sees_routines {
         let how = if flavour == Flavour::Mariadb { "SELECT ON mysql.proc" } else { "SHOW_ROUTINE ON *.*" };
         warnings.push(format!(
-            "{account} sees no procedures and functions but its own: others are not in the backup; GRANT {how}"
+            "{account} sees only its own procedures and functions: others are not in the backup. GRANT {how}."
         ));
     }
     warnings
@@ -163,7 +163,7 @@ mod tests {
         let grants: Vec<String> = grants.iter().map(|line| (*line).to_owned()).collect();
         let schemas = ["shop".to_owned(), "a_b".to_owned()];
         let all = describe_missing(&grants, flavour, &schemas, "b@%", true).join("; ");
-        ["no schemas but", "may not read", "triggers", "procedures"]
+        ["only schemas it has", "may not read", "triggers", "procedures"]
             .into_iter()
             .filter(|word| all.contains(word))
             .collect()
@@ -183,13 +183,13 @@ mod tests {
                     "GRANT SELECT, TRIGGER ON `a\\_b`.* TO `b`@`%`",
                     "GRANT SELECT ON `mysql`.`proc` TO `b`@`%`",
                 ],
-                &["no schemas but"],
+                &["only schemas it has"],
             ),
             (&["GRANT SHOW DATABASES ON *.* TO `b`@`%`"], &["may not read", "triggers", "procedures"]),
-            (&["GRANT SELECT, TRIGGER ON `%`.* TO `b`@`%`"], &["no schemas but", "procedures"]),
+            (&["GRANT SELECT, TRIGGER ON `%`.* TO `b`@`%`"], &["only schemas it has", "procedures"]),
             (
                 &["GRANT SELECT ON `shop`.`t TO x` TO `b`@`%`"],
-                &["no schemas but", "may not read", "triggers", "procedures"],
+                &["only schemas it has", "may not read", "triggers", "procedures"],
             ),
         ] {
             assert_eq!(words(grants, Flavour::Mariadb), expected, "{grants:?}");
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_granted_role_silences_nothing_and_what_is_revoked_is_not_there() {
-        let lacks = ["no schemas but", "may not read", "triggers", "procedures"];
+        let lacks = ["only schemas it has", "may not read", "triggers", "procedures"];
         let grants = ["GRANT USAGE ON *.* TO `b`@`%`", "GRANT `r`@`%` TO `b`@`%`"];
         assert_eq!(words(&grants, Flavour::Mysql), lacks);
         assert_eq!(words(&grants[..1], Flavour::Mysql), lacks);

@@ -89,7 +89,7 @@ impl Program {
         // The rest of the line is a path or a name.
         let version = said.trim().split_once("  ").map_or(said.trim(), |(_, version)| version).to_owned();
         if !output.status.success() || version.is_empty() {
-            bail!("{} --version says nothing: is it {mariadb} or {mysql}?", path.display());
+            bail!("{} --version prints nothing: is it {mariadb} or {mysql}?", path.display());
         }
         let is_mariadb = version.contains("MariaDB");
         Ok(Self { path, version, is_mariadb, dumps_history: false })

@@ -68,7 +68,7 @@ impl Repository {
     pub fn open(dir: &Path, branch: &str) -> Result<Self> {
         let repository = Self { dir: dir.to_owned(), branch: branch.to_owned() };
         let git_dir = repository.run_git(&["rev-parse", "--absolute-git-dir"]).with_context(|| {
-            format!("{} is no git repository: name one, or a folder that is not there yet", dir.display())
+            format!("{} is not a git repository. Name one, or a new directory.", dir.display())
         })?;
         repository.run_git(&["check-ref-format", "--branch", branch]).context("in --git-branch")?;
         Ok(Self { dir: git_dir.into(), ..repository })
@@ -103,9 +103,13 @@ impl Repository {
             Ok(())
         })?;
         let tree: Tree = serde_json::from_slice(&text)
-            .with_context(|| format!("{MANIFEST} of {commit} is none that toll wrote"))?;
+            .with_context(|| format!("{MANIFEST} of {commit} was not written by toll"))?;
         if tree.format != crate::archive::git::FORMAT {
-            bail!("the backup in {} is in format {}: use a later toll", self.dir.display(), tree.format);
+            bail!(
+                "the backup in {} is in format {}. Use a newer version of toll.",
+                self.dir.display(),
+                tree.format
+            );
         }
         Ok((tree, commit))
     }
@@ -155,7 +159,7 @@ impl Repository {
             && self.run_git(&["cat-file", "-e", &format!("{parent}:{MANIFEST}")]).is_err()
         {
             bail!(
-                "the branch {} of {} holds something else than backups: name another with --git-branch",
+                "the branch {} of {} contains commits other than backups. Choose another with --git-branch.",
                 self.branch,
                 self.dir.display()
             );

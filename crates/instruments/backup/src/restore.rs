@@ -168,12 +168,12 @@ fn to_output(
 }
 
 fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let taken = || format!("cannot make {}: name a file that is not there yet", path.display());
+    let taken = || format!("cannot create {}: the file exists. Choose another name.", path.display());
     // Before the backup is read: that may take hours.
     if path.symlink_metadata().is_ok() {
         bail!(taken());
     }
-    let mut file = AtomicFile::begin(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut file = AtomicFile::begin(path).with_context(|| format!("cannot create {}", path.display()))?;
     write(&mut file)?;
     file.create().map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => anyhow!(taken()),
@@ -203,8 +203,8 @@ fn restore_to_server(
         let there = query_column(&mut Connection::connect(server.target())?, &sql)?;
         if !there.is_empty() {
             bail!(
-                "the server at {} holds tables, routines or events in {}, which the backup would take the place of: \
-                 restore onto another server, or say --overwrite (what the backup does not hold stays as it is)",
+                "the server at {} has tables, routines or events in {}, which the restore would replace. \
+                 Restore to another server, or use --overwrite (objects that are not in the backup stay).",
                 target.address,
                 there.join(", ")
             );
@@ -216,10 +216,10 @@ fn restore_to_server(
     let options = OptionFile::write(target, &program, &journal)?;
     let fed = feed_client(origin, &program, &options, &journal, cancel, seen, &mut |_, _| {});
     let undone = journal.undo_all();
-    fed.with_context(|| format!("the server at {} holds a part of the backup", target.address))?;
+    fed.with_context(|| format!("the server at {} is partially restored", target.address))?;
     match undone.failures.as_slice() {
         [] => Ok(()),
-        failures => bail!("the backup is restored, but left behind: {}", failures.join("; ")),
+        failures => bail!("the backup is restored, but these were not removed: {}", failures.join("; ")),
     }
 }
 
@@ -230,8 +230,9 @@ fn check_max_packet(origin: &BackupOrigin, server: &ExternalServer) -> Result<()
     match most.filter(|most| *most < longest) {
         None => Ok(()),
         Some(most) => bail!(
-            "a row of the backup takes {longest} bytes as a statement, and the server at {} takes {most} at most: \
-             SET GLOBAL max_allowed_packet = {} there, and restore again; nothing was changed",
+            "a row of the backup needs a statement of {longest} bytes; max_allowed_packet of the server at \
+             {} is {most}. Run SET GLOBAL max_allowed_packet = {} there, and restore again. Nothing \
+             was changed.",
             server.target().address,
             longest.next_multiple_of(1 << 20)
         ),
@@ -340,11 +341,11 @@ mod tests {
 
         to_file(&path, write(b"whole")).unwrap();
         let refused = to_file(&path, |_| panic!("it is refused beforehand")).unwrap_err().to_string();
-        assert!(refused.contains("not there yet"), "{refused}");
+        assert!(refused.contains("the file exists"), "{refused}");
         let meanwhile = dir.path().join("meanwhile.sql");
         let refused = to_file(&meanwhile, |_| Ok(std::fs::write(&meanwhile, "somebody else's")?));
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("meanwhile.sql: name a file that is not there yet"), "{refused}");
+        assert!(refused.contains("meanwhile.sql: the file exists"), "{refused}");
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
         assert_eq!(std::fs::read(&meanwhile).unwrap(), b"somebody else's");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);

@@ -49,17 +49,14 @@ impl Source {
         schemas.sort();
         schemas.dedup();
         if schemas.is_empty() {
-            bail!(
-                "the server at {} holds no schema of its users: there is nothing to back up",
-                target.address
-            );
+            bail!("the server at {} has no user schemas: nothing to back up", target.address);
         }
         let list: Vec<String> = schemas.iter().map(|name| sql_literal(name)).collect();
         let among = list.join(",");
         let sizes = format!(
             "SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE table_schema IN ({among})"
         );
-        let estimated = connection.query(&sizes).context("cannot ask how large the tables are")?;
+        let estimated = connection.query(&sizes).context("cannot query the size of the tables")?;
         let mut warnings = query_warnings(&mut connection, &among)?;
         let all = schemas_wanted.is_empty();
         warnings.extend(privileges::missing_privilege_warnings(
@@ -92,8 +89,8 @@ impl Source {
     pub fn configure_program(&mut self, program: &mut Program) {
         if !self.versioned_tables.is_empty() && !program.enable_history(self.version) {
             self.warnings.push(format!(
-                "{} with system versioning: what their rows once were is not in the backup; MariaDB 10.11 and its \
-                 mariadb-dump can dump that",
+                "{} with system versioning: their history rows are not in the backup. Use MariaDB 10.11 or \
+                 later and its mariadb-dump.",
                 summarise_names("table", "tables", &self.versioned_tables)
             ));
         }
@@ -155,8 +152,8 @@ fn query_warnings(connection: &mut Connection, among: &str) -> Result<Vec<String
     let tables = query_column(connection, &without_snapshot)?;
     if !tables.is_empty() {
         warnings.push(format!(
-            "{} without snapshots (their engine is not transactional): rows that change during the dump may be \
-             in it or not; convert them to InnoDB, or back up while nobody writes to them",
+            "{} without a snapshot (non-transactional engine): rows changed during the dump may be missing \
+             or included. Convert them to InnoDB, or back up while nobody writes to them.",
             summarise_names("table", "tables", &tables)
         ));
     }
@@ -167,8 +164,8 @@ fn query_warnings(connection: &mut Connection, among: &str) -> Result<Vec<String
     let columns = query_column(connection, &floats)?;
     if !columns.is_empty() {
         warnings.push(format!(
-            "{} of type FLOAT: the server writes six digits of them, so what comes back may differ in the seventh; \
-             DOUBLE and DECIMAL come back whole",
+            "{} of type FLOAT: dumps contain six digits, so restored values may differ in the seventh. \
+             DOUBLE and DECIMAL are exact.",
             summarise_names("column", "columns", &columns)
         ));
     }
@@ -186,7 +183,7 @@ pub(super) fn summarise_names(one: &str, many: &str, names: &[String]) -> String
 
 /// The first column of an answer.
 pub fn query_column(connection: &mut Connection, sql: &str) -> Result<Vec<String>> {
-    let rows = connection.query(sql).with_context(|| format!("cannot ask the server ({sql})"))?;
+    let rows = connection.query(sql).with_context(|| format!("cannot query the server ({sql})"))?;
     Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect())
 }
 

@@ -141,8 +141,8 @@ pub fn warn_future_backups(backups: &Backups) -> Option<String> {
         .collect();
     (!ahead.is_empty()).then(|| {
         format!(
-            "a clock was wrong: {} dated later than now and pass for the latest; to be rid of them, remove their \
-             manifests ({}) and prune",
+            "{} dated in the future (a clock was wrong) and count as the latest. Remove their manifests \
+             ({}) and prune.",
             format_count(ahead.len() as u64, "backup"),
             ahead.join(", ")
         )

@@ -58,14 +58,14 @@ pub fn verify(
     let verified = verified?;
     match undone.failures.as_slice() {
         [] => Ok(verified),
-        failures => anyhow::bail!("verified, but left behind: {}", failures.join("; ")),
+        failures => anyhow::bail!("verified, but these were not removed: {}", failures.join("; ")),
     }
 }
 
 /// Reads all that is stored of a backup, and checks it against its manifest; needs no server.
 pub fn check_stored(origin: &BackupOrigin, cancel: &CancelToken, seen: &dyn Fn(u64, u64)) -> Result<()> {
     let BackupOrigin::Store { store, opening, manifest } = origin else {
-        anyhow::bail!("git checks what it holds by itself: git fsck");
+        anyhow::bail!("git verifies its own content: run git fsck");
     };
     let (mut so_far, whole) = (0, origin.bytes());
     crate::archive::restore::check_backup(store, opening, manifest, |bytes| {
@@ -115,7 +115,7 @@ fn verify_in_sandbox(
         }
     };
     feed_client(origin, &Program::for_restores(flavour)?, &options, journal, cancel, seen, &mut tap)
-        .context("the scratch server does not take the backup")?;
+        .context("cannot load the backup into the scratch server")?;
     let restore_s = seconds_since(loading);
 
     let definitions_compared = origin.server() == (flavour, sandbox.version().to_string().as_str());
@@ -127,7 +127,7 @@ fn verify_in_sandbox(
     let (found, found_bodies) = dump_sandbox(origin, &program, &options, journal, cancel)?;
     differences.extend(compare_files(&origin.files(), &found, definitions_compared));
     if definitions_compared && bodies.digest() != found_bodies.digest() {
-        differences.push("triggers, routines or events are not what was dumped".into());
+        differences.push("triggers, routines or events differ from the dump".into());
     }
 
     let server = format!("{} {}", flavour.name(), sandbox.version());
@@ -215,10 +215,10 @@ fn compare_files(expected: &[&FileSummary], found: &[FileSummary], definitions: 
                 .then(|| format!("{path} is missing"));
         };
         if found.rows_sha256 != file.rows_sha256 {
-            return Some(format!("{path}: rows are not what was dumped"));
+            return Some(format!("{path}: rows differ from the dump"));
         }
         let same = !definitions || found.definition_sha256 == file.definition_sha256;
-        (!same).then(|| format!("{path}: its definition is not what was dumped"))
+        (!same).then(|| format!("{path}: definition differs from the dump"))
     };
     compared.filter_map(|file| differs(&file)).collect()
 }

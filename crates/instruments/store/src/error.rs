@@ -6,19 +6,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "the store {store} fails at {doing} ({cause}); what has arrived there is kept for the next backup"
+        "the store {store} failed at {doing}: {cause}. The next backup reuses the pieces that were stored."
     )]
     Store { store: String, doing: String, cause: String },
     #[error("{0}")]
     Destination(String),
     #[error("interrupted")]
     Interrupted,
-    #[error("the dump is not whole: {0}")]
+    #[error("the dump is incomplete: {0}")]
     Incomplete(String),
     // As long as it lies there, every backup relies on it.
     #[error(
-        "piece {name} in the store is damaged ({reason}): remove {object} there and back up anew, which mends all \
-         backups that hold the piece while its rows are in the database"
+        "piece {name} in the store is damaged ({reason}): remove {object} and run a new backup. It restores \
+         the piece for all backups while its rows are in the database."
     )]
     Damaged { name: String, object: String, reason: String },
     #[error("the backup {id} is damaged: {reason}")]
@@ -27,7 +27,10 @@ pub enum Error {
     Key(String),
     #[error("{0}")]
     Busy(String),
-    #[error("the manifest {name} is in format {found}, which this toll does not know: use a later one")]
+    #[error(
+        "the manifest {name} is in format {found}, which this version of toll cannot read. Use a newer \
+         version."
+    )]
     Format { name: String, found: u32 },
     #[error("cannot write {what}: {cause}")]
     Write { what: &'static str, cause: std::io::Error },

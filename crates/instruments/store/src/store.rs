@@ -143,7 +143,7 @@ impl Store {
 
     pub fn get(&self, path: &str) -> Result<Vec<u8>> {
         self.get_if_exists(path)?
-            .ok_or_else(|| self.store_error(&format!("getting {path}"), "it is not there"))
+            .ok_or_else(|| self.store_error(&format!("getting {path}"), "the object does not exist"))
     }
 
     pub fn get_if_exists(&self, path: &str) -> Result<Option<Vec<u8>>> {
@@ -152,7 +152,8 @@ impl Store {
 
     /// One that is there; if it is longer than `most`, it is not fetched.
     pub fn get_limited(&self, path: &str, most: u64) -> Result<Vec<u8>> {
-        self.fetch(path, most)?.ok_or_else(|| self.store_error(&format!("getting {path}"), "it is not there"))
+        self.fetch(path, most)?
+            .ok_or_else(|| self.store_error(&format!("getting {path}"), "the object does not exist"))
     }
 
     fn fetch(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
@@ -170,10 +171,7 @@ impl Store {
             self.with_timeout(bytes, got.bytes()).await.map(|bytes| Ok(Some(bytes.to_vec())))
         })?;
         fetched.map_err(|bytes| {
-            self.store_error(
-                &doing,
-                &format!("it has {bytes} bytes, and nothing of more than {most} was put"),
-            )
+            self.store_error(&doing, &format!("it has {bytes} bytes; the maximum is {most}"))
         })
     }
 
@@ -324,7 +322,7 @@ impl Store {
             *at = Some(Instant::now());
             let most_s = self.retry_policy.retry_for.as_secs();
             (self.retry_policy.on_failure)(&format!(
-                "{self} fails at {doing} and is asked again for {most_s} s ({})",
+                "{self} failed at {doing} ({}); retrying for up to {most_s} s",
                 describe_error(error)
             ));
         }

@@ -112,7 +112,7 @@ impl ActivityMarker {
                 return Err(Error::Interrupted);
             }
             if begun.elapsed() > wait {
-                return Err(Error::Busy(format!("a prune goes on in {}: try again later", self.store)));
+                return Err(Error::Busy(format!("a prune is running on {}. Try again later.", self.store)));
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -135,7 +135,7 @@ impl ActivityMarker {
             (0, _) => "another prune",
             _ => "a backup",
         };
-        Err(Error::Busy(format!("{what} goes on in {}: prune after it", running.store)))
+        Err(Error::Busy(format!("{what} is running on {}. Prune after it.", running.store)))
     }
 
     /// True if pieces that no manifest names are reliable. Not after a power failure, which can leave a file
@@ -166,8 +166,8 @@ impl ActivityMarker {
             return Ok(());
         }
         Err(Error::Busy(format!(
-            "{} did not answer for {} minutes (or this host slept), and others may have taken this run for dead: \
-             run it again, what has arrived is kept",
+            "no answer from {} for {} minutes (or this host was suspended): the marker of this run may have \
+             expired. Run it again: stored pieces are reused.",
             self.store,
             since.as_secs() / 60
         )))

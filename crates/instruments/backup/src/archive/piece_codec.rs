@@ -65,7 +65,9 @@ impl PieceEncoder {
         if there == Some(used) {
             return Ok(());
         }
-        Err(Error::Key(format!("the key in {store} ({KEY_OBJECT}) is not that of this backup: run it again")))
+        Err(Error::Key(format!(
+            "the key in {store} ({KEY_OBJECT}) differs from the key of this backup. Run the backup again."
+        )))
     }
 
     pub fn encrypts(&self) -> bool {
@@ -178,8 +180,8 @@ pub fn codec_with_passphrase(store: &Store, passphrase: &str) -> Result<(PieceEn
         None => {
             if Backups::list(store)?.valid.iter().any(BackupEntry::is_encrypted) {
                 return Err(Error::Key(format!(
-                    "{store} holds encrypted backups and no key that a passphrase opens: if {KEY_OBJECT} was lost, put it \
-                     back; beside backups for recipients, a passphrase wants a store of its own"
+                    "{store} has encrypted backups but no passphrase-protected key. If {KEY_OBJECT} was \
+                     lost, restore it. Backups with a passphrase and with recipients need separate stores."
                 )));
             }
             let text = x25519::Identity::generate().to_string().expose_secret().to_owned();
@@ -215,7 +217,7 @@ fn encrypt_key(text: &[u8], passphrase: &str) -> Result<Vec<u8>> {
 
 fn decrypt_key(stored: &[u8], passphrase: &str) -> Result<x25519::Identity> {
     let failed = |reason: &dyn std::fmt::Display| {
-        Error::Key(format!("the passphrase does not open the store's key ({reason})"))
+        Error::Key(format!("cannot decrypt the store's key with this passphrase: {reason}"))
     };
     let mut scrypt = age::scrypt::Identity::new(passphrase.to_owned().into());
     // About ten times the work that age asks for today; a store must not choose how long it is waited for.

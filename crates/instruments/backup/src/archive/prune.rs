@@ -49,7 +49,7 @@ pub fn prune(
     if let Some(broken) = backups.invalid.first() {
         return Err(Error::Mismatch {
             id: broken.object.clone(),
-            reason: format!("{}; it is no backup: remove it by hand, then prune", broken.reason),
+            reason: format!("{}; it is not a valid backup. Remove it by hand, then prune.", broken.reason),
         });
     }
     let (left, old) = split_by_retention(&backups.valid, stay);
@@ -171,7 +171,7 @@ fn add_references(
     let index = store.get_if_exists(&index_object(listed))?.unwrap_or_default();
     let (sum, names) = index.split_at_checked(32).unwrap_or((&[], &[]));
     if sum != ContentHash::hash(names).0 || !names.len().is_multiple_of(32) {
-        let reason = "the list of its pieces is gone or damaged: no piece can be removed".to_owned();
+        let reason = "its piece index is missing or damaged: no piece can be removed".to_owned();
         return Err(Error::Mismatch { id: listed.id.clone(), reason });
     }
     named.extend(names.chunks_exact(32).filter_map(|name| name.try_into().ok()).map(ContentHash));

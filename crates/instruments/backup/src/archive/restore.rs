@@ -81,7 +81,7 @@ pub fn check_backup(
         None if expected.len() == found.len() => Ok(()),
         None => Err(mismatch(manifest, format!("it holds {} files of {}", found.len(), expected.len()))),
         Some((expected, _)) => {
-            Err(mismatch(manifest, format!("{} is not what was dumped", expected.file.path)))
+            Err(mismatch(manifest, format!("{} differs from the dump", expected.file.path)))
         }
     }
 }

@@ -131,7 +131,7 @@ impl SectionSplitter {
         }
         self.release_held(sink)?;
         if !self.complete {
-            return Err(Error::Incomplete("its last line does not say so (\"-- Dump completed\")".into()));
+            return Err(Error::Incomplete("the line \"-- Dump completed\" is missing".into()));
         }
         Ok(())
     }

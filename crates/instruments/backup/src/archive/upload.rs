@@ -106,7 +106,7 @@ impl Uploader {
         let kept: Vec<StoredPiece> =
             std::mem::take(&mut *lock(&shared.stored)).into_iter().flatten().collect();
         if kept.len() != self.sent || seen.len() != self.file_starts.len() {
-            return Err(Error::Incomplete("a piece was lost on its way to the store".into()));
+            return Err(Error::Incomplete("a piece was not uploaded".into()));
         }
         shared.store.sync_to_disk()?;
         let stored_bytes = check_stored(&shared.store, &kept)?;
@@ -166,7 +166,7 @@ fn submit_piece(
     let taken = jobs.is_some_and(|jobs| jobs.send((*sent, piece)).is_ok());
     if !taken {
         let error = lock(&shared.first_error).take();
-        return Err(error.unwrap_or(Error::Incomplete("nobody puts pieces into the store any more".into())));
+        return Err(error.unwrap_or(Error::Incomplete("the upload threads have stopped".into())));
     }
     *sent += 1;
     Ok(())
@@ -260,12 +260,12 @@ fn check_stored(store: &Store, kept: &[StoredPiece]) -> Result<u64> {
         (Some(name), _) => Err(Error::Damaged {
             name: name.to_string(),
             object: piece_object(&name),
-            reason: "it is not as long as what was put".into(),
+            reason: "its length differs from the upload".into(),
         }),
         (None, Some(name)) => Err(Error::Damaged {
             name: name.to_string(),
             object: piece_object(name),
-            reason: "it was put, and is not there".into(),
+            reason: "it was uploaded, but the store does not list it".into(),
         }),
     }
 }

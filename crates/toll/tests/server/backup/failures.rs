@@ -24,11 +24,11 @@ fn a_dump_that_was_cut_short_or_killed_is_no_backup() {
     let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
     let ends = [
         // It says 0, and lacks its end.
-        ("cut", "mariadb-dump \"$@\" | head -c 300000; exit 0", "last line does not say so"),
+        ("cut", "mariadb-dump \"$@\" | head -c 300000; exit 0", "-- Dump completed"),
         // Its end is there, and it says that it failed.
         ("failed", "mariadb-dump \"$@\"; echo 'some table is crashed' >&2; exit 2", "some table is crashed"),
         ("killed", "mariadb-dump \"$@\" | head -c 300000; kill -9 $$", "signal: 9"),
-        ("nothing", "exit 0", "last line does not say so"),
+        ("nothing", "exit 0", "-- Dump completed"),
     ];
     for (name, script, word) in ends {
         let program = program(&lab, name, script);

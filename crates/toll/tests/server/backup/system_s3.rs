@@ -161,7 +161,11 @@ fn a_store_that_goes_down_in_the_middle_is_told_and_the_next_backup_puts_what_la
     let arguments = ["backup", "--server", &dsn, "--to", STORE_URL, "--retry-for", "1s"];
     let down = toll_at(&lab, proxy.port, &arguments);
     assert_eq!(down.status.code(), Some(1), "{}", output_text(&down));
-    assert!(output_text(&down).contains("what has arrived there is kept"), "{}", output_text(&down));
+    assert!(
+        output_text(&down).contains("The next backup reuses the pieces that were stored"),
+        "{}",
+        output_text(&down)
+    );
     assert!(begun.elapsed() < HANG_TIMEOUT);
     lab.assert_nothing_left();
     let list = json(toll_at(&lab, s3.port, &["backup", "list", "--from", STORE_URL, "--json"]));
@@ -194,13 +198,13 @@ fn a_store_that_is_elsewhere_is_told_at_once_and_one_that_is_down_before_patienc
     let elsewhere = Proxy::before(1, |_| Fault::Status(301));
     let moved = toll_at(&lab, elsewhere.port, &["backup", "list", "--from", STORE_URL, "--retry-for", "20s"]);
     assert!(
-        !moved.status.success() && !output_text(&moved).contains("is asked again"),
+        !moved.status.success() && !output_text(&moved).contains("retrying for"),
         "{}",
         output_text(&moved)
     );
     let down = Proxy::before(1, |_| Fault::Status(503));
     let waited = toll_at(&lab, down.port, &["backup", "list", "--from", STORE_URL, "--retry-for", "5s"]);
-    assert!(output_text(&waited).contains("is asked again for 5 s"), "{}", output_text(&waited));
+    assert!(output_text(&waited).contains("retrying for up to 5 s"), "{}", output_text(&waited));
     assert_eq!(waited.status.code(), Some(1));
 }
 
