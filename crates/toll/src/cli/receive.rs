@@ -28,7 +28,7 @@ use toll_sys::units;
     toll receive --key stream.key --listen 0.0.0.0:3399 -w captures\n  \
     toll receive --key stream.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
     toll receive --key stream.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\
-    Exit codes: 1 it could not listen, or with --once the stream did not come whole; 2 wrong arguments."
+    Exit codes: 1 it could not listen, or with --once the stream is incomplete; 2 wrong arguments."
 )]
 pub struct Receive {
     /// Address and port to listen on

@@ -114,7 +114,7 @@ impl CaptureAccounting {
             (lost.queue, "lost in the queue to the writer"),
             (lost.disk, "lost on the disk"),
             (lost.network, "lost in the network"),
-            (self.shed, "left out to stay within the budget"),
+            (self.shed, "not sampled (CPU budget)"),
         ] {
             if count > 0 {
                 more.push(format!("{count} {why}"));
@@ -126,7 +126,7 @@ impl CaptureAccounting {
             more.push("nothing lost".into());
         }
         if self.waiting > 0 {
-            let what = if self.ended { "not accounted for" } else { "on their way" };
+            let what = if self.ended { "not accounted for" } else { "in progress" };
             more.push(format!("{} {what}", self.waiting));
         }
         text.push_str("; ");
@@ -169,10 +169,10 @@ mod tests {
         assert_eq!(ledger.last_loss_ns, Some(1_700_000_002_000_000_000));
         let text = ledger.render_text();
         let begin = "788 packets captured, 1000 packets received by filter, 30 packets dropped by kernel; \
-                     12.3 MB written in 1 min 05 s, 100 lost in the queue to the writer, 5 lost on the disk, \
-                     7 left out to stay within the budget, losses from 2023-11-1";
+                     12.3 MB written in 1 min 05 s, 100 lost in the queue to the writer, 5 lost on the \
+                     disk, 7 not sampled (CPU budget), losses from 2023-11-1";
         assert!(text.starts_with(begin), "{text}");
-        assert!(text.ends_with(", 70 on their way"), "{text}");
+        assert!(text.ends_with(", 70 in progress"), "{text}");
     }
 
     #[test]

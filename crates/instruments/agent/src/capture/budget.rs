@@ -87,8 +87,8 @@ impl BudgetedOutput {
         if self.controller.is_unattainable() && !self.is_unattainable {
             self.is_unattainable = true;
             tracing::warn!(
-                "the budget cannot be kept: to look at one connection in {:.0} takes more CPU than that; \
-                 give it more, or narrow the capture with --port",
+                "the CPU budget is too small: even one connection in {:.0} exceeds it. Raise the budget, or \
+                 narrow the capture with --port.",
                 1.0 / kept
             );
         }

@@ -18,7 +18,7 @@ const SLACK: usize = 320 << 10;
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 const NEVER: u64 = u64::MAX;
 /// A panic; its message is on standard error.
-const NO_WRITER: &str = "the thread that writes has ended by itself";
+const NO_WRITER: &str = "the writer thread has failed";
 
 /// Destination of chunks. Runs on a thread of its own.
 pub trait ChunkSink: Send {
@@ -267,7 +267,7 @@ impl ChunkQueue {
             self.counters.note_loss(first_ns.max(dealt_with_ns), last_ns);
         }
         anyhow!(
-            "what was captured cannot be written: nothing was taken for {} s, and {waiting} packets still waited",
+            "cannot write the capture: no progress for {} s, {waiting} packets in the queue",
             self.stall_timeout.as_secs()
         )
     }

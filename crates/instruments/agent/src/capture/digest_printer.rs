@@ -153,7 +153,7 @@ impl DigestPrinter {
                 Err(RecvTimeoutError::Timeout) if self.bytes() > printed => printed = self.bytes(),
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(anyhow!(
-                        "the digest cannot be printed: nobody has read of it for {} s",
+                        "cannot print the digest: no reader for {} s",
                         READER_TIMEOUT.as_secs()
                     ));
                 }

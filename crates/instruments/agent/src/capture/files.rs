@@ -59,10 +59,7 @@ impl FileSink {
     /// The options contradict each other.
     pub fn new(options: FileOptions, tail: TrailerFn) -> anyhow::Result<Self> {
         let is_enabled = options.rotation.rotates();
-        ensure!(
-            is_enabled || options.keep.is_none(),
-            "--keep counts files that --rotate begins: say when, as in --rotate 1G"
-        );
+        ensure!(is_enabled || options.keep.is_none(), "--keep needs --rotate, for example --rotate 1G");
         ensure!(!is_enabled || options.open.is_none(), "standard output cannot be rotated: name a file");
         Ok(Self {
             options,
@@ -179,7 +176,7 @@ fn describe_mode(way: WriteMode) -> &'static str {
     match way {
         WriteMode::DontCache => " past the page cache (RWF_DONTCACHE)",
         WriteMode::Direct => " past the page cache (O_DIRECT)",
-        WriteMode::WriteBehind => ", and let go by the page cache 16 MiB behind (sync_file_range)",
+        WriteMode::WriteBehind => ", dropped from the page cache 16 MiB behind the writer (sync_file_range)",
         WriteMode::Stream => "",
     }
 }
@@ -189,12 +186,12 @@ fn describe_error(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error 
     let error = error.into();
     let advice = match error.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
-            "; what was written until then can be read: make room, or let --rotate and --keep bound it"
+            "; the file is readable up to here. Free space, or limit it with --rotate and --keep."
         }
-        Some(ErrorKind::BrokenPipe) => "; whoever read it has ended",
-        Some(ErrorKind::NotFound) => "; make its directory first, or name another",
+        Some(ErrorKind::BrokenPipe) => "; the reader has exited",
+        Some(ErrorKind::NotFound) => "; create its directory first, or choose another",
         Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-            "; name a file where you may write"
+            "; choose a file that you can write"
         }
         _ => "",
     };
@@ -217,12 +214,12 @@ fn file_of(FileOptions { path, open, overwrite, .. }: &FileOptions) -> anyhow::R
     }
     ensure!(
         *overwrite || there.len() == 0,
-        "it is there already, with {} bytes: name another, or say --overwrite",
+        "the file exists with {} bytes. Choose another, or use --overwrite.",
         there.len()
     );
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_permissions(Permissions::from_mode(OWNER_ONLY))
-        .context("it cannot be kept from others, being another user's: name another")?;
+        .context("it belongs to another user, so its mode cannot be set. Choose another file.")?;
     file.set_len(0)?;
     Ok(file)
 }
@@ -297,7 +294,7 @@ mod tests {
         written(asked(path.clone()), b"new").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);
         let said = format!("{:#}", written(asked(path.clone()), b"again").unwrap_err());
-        assert!(said.contains("it is there already, with 3 bytes") && said.contains("--overwrite"), "{said}");
+        assert!(said.contains("the file exists with 3 bytes") && said.contains("--overwrite"), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         written(FileOptions { overwrite: true, ..asked(path.clone()) }, b"2").unwrap();
@@ -310,7 +307,7 @@ mod tests {
             FileOptions { rotation: Rotate { bytes: Some(8), every: None }, ..asked(nowhere.path.clone()) };
         for asked in [nowhere, rotated] {
             let said = written(asked, b"").unwrap_err().to_string();
-            assert!(said.contains("nowhere/a") && said.contains("make its directory first"), "{said}");
+            assert!(said.contains("nowhere/a") && said.contains("create its directory first"), "{said}");
         }
     }
 
@@ -320,7 +317,7 @@ mod tests {
         let mut files = files(asked("/dev/full".into()));
         files.begin(b"").unwrap();
         let said = files.write_chunk(b"123", 2, 0, 0).unwrap_err().to_string();
-        assert!(said.contains("cannot write /dev/full") && said.contains("make room"), "{said}");
+        assert!(said.contains("cannot write /dev/full") && said.contains("Free space"), "{said}");
         files.write_chunk(b"123", 5, 0, 0).unwrap();
         files.finish(b"").unwrap();
         assert_eq!(files.lost_items(), (7, 0));

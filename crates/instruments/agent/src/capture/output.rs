@@ -73,7 +73,7 @@ pub struct OutputCounters {
     pub lost_queue: u64,
     pub lost_disk: u64,
     pub lost_network: u64,
-    /// Items left out to stay within the budget.
+    /// Items not sampled, to stay within the CPU budget.
     pub shed: u64,
     /// Capture time of the first lost or shed item (Unix time, ns).
     pub first_loss_ns: Option<u64>,

@@ -61,7 +61,7 @@ impl ServerTap {
             ..SocketTapOptions::for_server(server)
         })
         .map_err(describe_error)
-        .context("cannot look at the server's sockets")?;
+        .context("cannot attach to the server's sockets")?;
         let lost = LossTracker { checked_ns: wall_us() * 1_000, ..LossTracker::default() };
         Ok(Self { tap, server, loss_tracker: lost })
     }

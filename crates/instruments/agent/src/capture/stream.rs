@@ -106,7 +106,7 @@ impl StreamSink {
             Ok(link) => Some(link),
             Err(ConnectError::Unreachable(why)) => {
                 tracing::warn!(
-                    "nobody receives at {host_port} yet ({why}): up to {} MB wait for somebody who does",
+                    "no receiver at {host_port} yet ({why}): buffering up to {} MB",
                     number_format::format_megabytes(BUFFER_BYTES as f64)
                 );
                 None
@@ -283,18 +283,18 @@ impl Shared {
         }
         let why = state.connection_error.as_ref().map(|error| format!(" ({error:#})")).unwrap_or_default();
         let lost = match chunks {
-            0 if state.lost == 0 => "all was taken, but for the end".to_owned(),
+            0 if state.lost == 0 => "everything was received except the end of the stream".to_owned(),
             _ => {
                 let lost = (state.describe_loss(), state.describe_loss_interval());
                 format!(
-                    "{} got lost, those of the last {} among them{}",
+                    "{} lost, including those of the last {}{}",
                     lost.0,
                     format_count(chunks, "chunk"),
                     lost.1
                 )
             }
         };
-        anyhow::anyhow!("{} did not take the end of the stream{why}: {lost}", self.target)
+        anyhow::anyhow!("{} did not acknowledge the end of the stream{why}: {lost}", self.target)
     }
 }
 

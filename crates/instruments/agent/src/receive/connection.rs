@@ -85,9 +85,9 @@ fn read_hello(
 ) -> Result<AttachedStream> {
     match reader.read_message(HELLO_TIMEOUT, MAX_HELLO)? {
         ReadOutcome::Message(Message::Hello(hello)) => receiver.streams.admit(&hello, link),
-        ReadOutcome::Message(_) => bail!("it does not say what it brings"),
-        ReadOutcome::Closed => bail!("it hung up before it said what it brings"),
-        ReadOutcome::TimedOut => bail!("it did not say what it brings within {} s", HELLO_TIMEOUT.as_secs()),
+        ReadOutcome::Message(_) => bail!("no hello message"),
+        ReadOutcome::Closed => bail!("it closed the connection before the hello message"),
+        ReadOutcome::TimedOut => bail!("no hello message within {} s", HELLO_TIMEOUT.as_secs()),
     }
 }
 
@@ -119,10 +119,12 @@ fn receive_chunks(
                 return Ok(());
             }
             ReadOutcome::Message(_) => {
-                return Err(ConnectionEnd::Refused(anyhow::anyhow!("it does not speak as a sender does")));
+                return Err(ConnectionEnd::Refused(anyhow::anyhow!("unexpected message from the sender")));
             }
             ReadOutcome::Closed => {
-                return Err(ConnectionEnd::Broken(anyhow::anyhow!("it hung up before the end")));
+                return Err(ConnectionEnd::Broken(anyhow::anyhow!(
+                    "it closed the connection before the end of the stream"
+                )));
             }
             ReadOutcome::TimedOut => {
                 check_timeout(last, reader).map_err(ConnectionEnd::Refused)?;

@@ -41,7 +41,7 @@ impl StreamDestination {
             Self::Directory { path, .. } if path.is_dir() => Ok(()),
             Self::Directory { path, .. } => private_file::create_dir(path),
             Self::File(path) if path.exists() => {
-                bail!("{} is there already: name another file", path.display())
+                bail!("{} exists. Choose another file.", path.display())
             }
             Self::File(path) => {
                 let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -290,7 +290,7 @@ mod tests {
         let expected = ["web_.._1-20231114-221320-2.pcapng", "web_.._1-20231114-221320.pcapng"];
         assert_eq!(names(dir.path()), expected);
         let there = StreamDestination::File(dir.path().join(expected[0]));
-        assert!(there.prepare().unwrap_err().to_string().contains("is there already"));
+        assert!(there.prepare().unwrap_err().to_string().contains("exists. Choose another file."));
         assert!(StreamDestination::File(dir.path().join("no/where")).prepare().is_err());
         assert_eq!([".hidden", "-w", "", "db1"].map(file_name), ["hidden", "w", "host", "db1"]);
     }

@@ -65,16 +65,18 @@ impl Link {
         let until = Instant::now() + within;
         loop {
             while tls.wants_write() {
-                tls.write_tls(&mut &tcp).context("the connection broke while keys were compared")?;
+                tls.write_tls(&mut &tcp).context("the connection broke during the key exchange")?;
             }
             if !tls.is_handshaking() {
                 return Ok(Self { tcp, tls: Some(Mutex::new(tls)) });
             }
             match tls.read_tls(&mut &tcp) {
-                Ok(0) => bail!("it hung up while keys were compared: has it a --key, or --plain?"),
+                Ok(0) => bail!(
+                    "it closed the connection during the key exchange. Check --key and --plain at both ends."
+                ),
                 Ok(_) => {}
                 Err(error) if is_retryable(&error) => {}
-                Err(error) => return Err(error).context("the connection broke while keys were compared"),
+                Err(error) => return Err(error).context("the connection broke during the key exchange"),
             }
             if let Err(error) = tls.process_new_packets() {
                 // It is told why.

@@ -61,7 +61,7 @@ struct Receiver {
 /// Receives until a signal. Returns the result of each stream, in the order in which they ended.
 ///
 /// # Errors
-/// It cannot listen there; with [`Asked::once`], the stream did not come whole.
+/// It cannot listen there; with [`ReceiveOptions::once`], the stream is incomplete.
 pub fn receive_streams(
     options: ReceiveOptions,
     ended: &mut dyn FnMut(&StreamSummary) -> Result<()>,
@@ -119,8 +119,8 @@ pub fn receive_streams(
     receiver.streams.end_all();
     report_ended(&receiver, &mut accounts, ended)?;
     match accounts.as_slice() {
-        [only] if options.once && !only.whole => bail!("the stream did not come whole"),
-        [] if options.once => bail!("no stream came"),
+        [only] if options.once && !only.whole => bail!("the stream is incomplete"),
+        [] if options.once => bail!("no stream was received"),
         _ => Ok(accounts),
     }
 }

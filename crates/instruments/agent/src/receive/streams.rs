@@ -80,7 +80,7 @@ impl StreamTable {
                 Some((_, incoming)) => incoming.abandon(),
                 None => {
                     let most = format_count(self.max_streams as u64, "stream");
-                    bail!("this receiver takes {most} at once, and has no room for another (--streams)")
+                    bail!("this receiver has its maximum of {most} at once (--streams)")
                 }
             }
         }

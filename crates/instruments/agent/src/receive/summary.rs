@@ -89,7 +89,7 @@ impl StreamSummary {
         text += match self.lost {
             0 => "; nothing lost on the way".to_owned(),
             lost => {
-                format!("; {} lost on the way, for which the sender had no room", format_count(lost, noun))
+                format!("; {} dropped by the sender (buffer full)", format_count(lost, noun))
             }
         }
         .as_str();
@@ -105,7 +105,7 @@ impl StreamSummary {
             );
         }
         if !self.whole {
-            text += "; the sender did not say the end: more may have been captured";
+            text += "; the end of the stream is missing: more may have been captured";
         }
         text
     }

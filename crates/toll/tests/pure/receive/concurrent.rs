@@ -35,7 +35,7 @@ fn one_stream_too_many_waits_until_there_is_room_for_it() {
     let mut second = new_sender(&receiver.address, &receiver.key);
     another.begin(&mut second);
     another.chunks_to(&mut second, 0..4);
-    wait_until("the second is refused", || receiver.words().contains("takes 1 stream at once"));
+    wait_until("the second is refused", || receiver.words().contains("has its maximum of 1 stream at once"));
     first.finish(&one.closing).unwrap();
     second.finish(&another.closing).unwrap();
     wait_until("both have ended", || receiver.accounts().len() == 2);
@@ -53,7 +53,9 @@ fn a_stream_whose_sender_left_makes_room_for_another() {
     one.chunks_to(&mut first, 0..4);
     wait_until("the first has begun", || first.buffer_fill().bytes().0 == 0);
     drop(first);
-    wait_until("it has left", || receiver.words().contains("it hung up before the end"));
+    wait_until("it has left", || {
+        receiver.words().contains("it closed the connection before the end of the stream")
+    });
     another.send(&mut new_sender(&receiver.address, &receiver.key));
     wait_until("both have ended", || receiver.accounts().len() == 2);
     let accounts = receiver.accounts();

@@ -145,15 +145,15 @@ fn those_who_lie_in_messages_are_told_what_was_wrong_with_them() {
         (vec![b"GET / HTTP/1.1\r\n\r\n".to_vec()], "is not a message type"),
         (vec![b"HEAD / HTTP/1.1\r\n\r\n".to_vec()], "the maximum is"),
         (vec![another], "the peer uses stream version 7, this toll 1"),
-        (vec![chunk(0, 5, &frame)], "does not say what it brings"),
-        (vec![hello(1, "h"), hello(1, "h")], "does not speak as a sender does"),
+        (vec![chunk(0, 5, &frame)], "no hello message"),
+        (vec![hello(1, "h"), hello(1, "h")], "unexpected message from the sender"),
         (vec![hello(2, "h"), chunk(1, 5, &frame)], "chunk 1 came where 0 was due"),
         (vec![hello(3, "h"), chunk(0, 4, &frame)], "no zstd frame of 4 bytes"),
         (vec![hello(4, "h"), chunk(0, MAX_CHUNK, &bomb)], "no zstd frame of 8388608 bytes"),
         (vec![hello(5, "h"), chunk(0, MAX_CHUNK + 1, &bomb)], "8388609 bytes: the maximum is 8388608"),
         (vec![hello(6, "h"), huge], "4294967295 bytes: the maximum is"),
         (vec![hello(7, "h"), end(1)], "the end was said after 0 chunks of 1"),
-        (vec![hello(8, "h"), encode_message(Message::Done)], "does not speak as a sender does"),
+        (vec![hello(8, "h"), encode_message(Message::Done)], "unexpected message from the sender"),
     ];
     for (said, told) in &cases {
         let answers = receiver.answers(said, usize::MAX);

@@ -104,7 +104,7 @@ fn wrong_words_are_refused_with_what_to_say_instead() {
         (&["-w", "x", listen[0], listen[1], "--key", &key, "--plain"], 2, "cannot be used with"),
         (&["-w", "x", listen[0], listen[1], "--key", "nothere"], 1, "--new-key FILE` makes one"),
         (&["-w", "x", "--listen", "here", "--plain"], 1, "write it as ADDRESS:PORT"),
-        (&["-w", &file, listen[0], listen[1], "--plain", "--once"], 1, "is there already"),
+        (&["-w", &file, listen[0], listen[1], "--plain", "--once"], 1, "exists. Choose another file."),
         (&["-w", &file, listen[0], listen[1], "--plain"], 1, "cannot create"),
         (&["-w", "-", listen[0], listen[1], "--plain"], 1, "--once"),
         (&["-w", "x", listen[0], listen[1], "--plain", "--rotate", "fast"], 2, "write"),

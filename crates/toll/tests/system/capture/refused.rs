@@ -68,7 +68,7 @@ fn wrong_arguments_are_named() {
     assert_says(
         &capture(&["-w", &file]),
         1,
-        "it is there already, with 9 bytes: name another, or say --overwrite",
+        "the file exists with 9 bytes. Choose another, or use --overwrite.",
     );
     assert_eq!(std::fs::read(&file).unwrap(), b"something");
 }

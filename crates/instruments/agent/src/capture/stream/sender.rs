@@ -52,7 +52,7 @@ pub(super) fn run_sender(shared: &Arc<Shared>, holds: StreamContent, opening: &[
         let reached = match link.take() {
             Some(link) => Ok(link),
             None => connect(&shared.target, &shared.key).map_err(|unreached| match unreached {
-                ConnectError::Unreachable(why) => anyhow!("nobody receives there ({why})"),
+                ConnectError::Unreachable(why) => anyhow!("no receiver ({why})"),
                 ConnectError::Permanent(error) => error,
             }),
         };
@@ -73,7 +73,7 @@ pub(super) fn run_sender(shared: &Arc<Shared>, holds: StreamContent, opening: &[
         let Err(error) = ended else { return };
         let said = format!("{error:#}");
         if trouble.as_ref() != Some(&said) && !shared.is_over() {
-            tracing::warn!("the stream to {} is interrupted: {said}; it is tried again", shared.target);
+            tracing::warn!("the stream to {} is interrupted: {said}; reconnecting", shared.target);
             trouble = Some(said);
         }
         shared.detach(error);
@@ -126,10 +126,12 @@ fn exchange_messages(
                 took();
             }
         }
-        ReadOutcome::Message(Message::Refused { why }) => bail!("it says: {}", strip_control(why)),
-        ReadOutcome::Message(_) => bail!("it does not answer as a receiver does"),
-        ReadOutcome::Closed => bail!("it hung up on the greeting"),
-        ReadOutcome::TimedOut => bail!("it does not answer the greeting"),
+        ReadOutcome::Message(Message::Refused { why }) => {
+            bail!("the receiver refused: {}", strip_control(why))
+        }
+        ReadOutcome::Message(_) => bail!("unexpected answer of the receiver to the hello message"),
+        ReadOutcome::Closed => bail!("it closed the connection after the hello message"),
+        ReadOutcome::TimedOut => bail!("no answer to the hello message"),
     }
     std::thread::scope(|scope| {
         let listener = scope.spawn(|| {
@@ -181,9 +183,11 @@ fn read_acknowledgements(
                 }
             }
             ReadOutcome::Message(Message::Done) => return shared.finish(),
-            ReadOutcome::Message(Message::Refused { why }) => bail!("it says: {}", strip_control(why)),
-            ReadOutcome::Message(_) => bail!("it does not speak as a receiver does"),
-            ReadOutcome::Closed => bail!("it hung up"),
+            ReadOutcome::Message(Message::Refused { why }) => {
+                bail!("the receiver refused: {}", strip_control(why))
+            }
+            ReadOutcome::Message(_) => bail!("unexpected message from the receiver"),
+            ReadOutcome::Closed => bail!("it closed the connection"),
             ReadOutcome::TimedOut if shared.is_over() => return Ok(()),
             ReadOutcome::TimedOut => {}
         }
@@ -261,7 +265,7 @@ impl Shared {
     fn finish(&self) -> Result<()> {
         let mut state = self.lock();
         if state.trailer.is_none() || !state.resend_buffer.is_empty() {
-            bail!("it speaks of an end that was not said");
+            bail!("it acknowledged an end that was not sent");
         }
         state.phase = StreamPhase::Complete;
         drop(state);
