@@ -33,7 +33,9 @@ impl InputDecoder {
             Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(SystemZone::detect()))),
             Type::Genlog => Self::Log(Box::new(GeneralLog::new(SystemZone::detect()))),
             Type::Auditlog => Self::Log(Box::new(AuditLog::new(SystemZone::detect()))),
-            Type::Digest => bail!("a digest holds no single events: name the captures or logs that it is of"),
+            Type::Digest => {
+                bail!("a digest has no single events: name the captures or logs that it was made of")
+            }
         })
     }
 

@@ -103,8 +103,8 @@ fn write_overall(done: &DigestResult, out: &mut dyn Write) -> io::Result<()> {
 fn write_sampled(found: &SampledTotals, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "# Sampled: only a share of the connections was looked at, {:.3}% on average and {:.3}% at least;\n\
-         # {} of them were met. All figures but these two are of what was looked at:",
+        "# Sampled: a share of the connections was sampled, {:.3}% on average, {:.3}% at least;\n\
+         # {} connections in the sample. All figures but the next two are of the sample only:",
         found.share_mean * 100.0,
         found.share_min * 100.0,
         found.connections

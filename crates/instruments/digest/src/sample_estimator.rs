@@ -183,7 +183,7 @@ impl SampleEstimator {
         }
     }
 
-    /// See [`Sink::share`].
+    /// See [`Sink::on_sample_share`].
     pub fn set_share(&mut self, share: &SampleShare) {
         self.end_interval(share.time_ns);
         if let Some(now) = share.requests {

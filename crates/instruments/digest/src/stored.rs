@@ -47,8 +47,8 @@ pub fn merge_stored(
 ) -> anyhow::Result<()> {
     ensure!(
         request.since.is_none() && request.until.is_none() && request.filter.is_none(),
-        "a digest holds no single events to choose from: leave out --since, --until and --filter, or name the \
-         captures or logs that it is of"
+        "a digest has no single events: omit --since, --until and --filter, or name the captures or logs \
+         that it was made of"
     );
     let (left, read) = (Rc::new(Cell::new(DOCUMENT_MAX)), Rc::new(Cell::new(0)));
     let reader = BoundedReader { reader: input.reader, left: Rc::clone(&left), read: Rc::clone(&read) };

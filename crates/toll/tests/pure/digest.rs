@@ -309,7 +309,7 @@ fn digests_of_the_parts_of_a_log_merge_to_that_of_the_whole_in_every_format() {
         let output = toll(&[refused, &[&parts[1]]].concat(), b"");
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{refused:?}: {error}");
-        assert!(error.contains("a digest holds no single events"), "{refused:?}: {error}");
+        assert!(error.contains("a digest has no single events"), "{refused:?}: {error}");
     }
 }
 
