@@ -285,7 +285,7 @@ impl Drop for Journal {
             return;
         }
         for failure in self.undo_all().failures {
-            tracing::warn!("could not put back: {failure}; `toll clean` tries again");
+            tracing::warn!("cannot undo: {failure}. Run `toll clean`.");
         }
     }
 }

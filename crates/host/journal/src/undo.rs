@@ -127,7 +127,7 @@ impl Undo {
             }
             Self::Settings { server, statements, what } => {
                 server::run_statements(server, statements, credentials)?;
-                Ok(Some(format!("put back the {what}: {}", statements.join("; "))))
+                Ok(Some(format!("restored the {what}: {}", statements.join("; "))))
             }
             Self::Schema { server, name, owner, unlogged } => {
                 let was_there = server::drop_schema(server, name, owner.as_deref(), *unlogged, credentials)?;
@@ -168,7 +168,7 @@ impl Undo {
                 let written: Vec<_> =
                     settings.iter().map(|(name, value)| sysctl::write(name, value)).collect();
                 written.into_iter().collect::<Result<()>>()?;
-                Ok(Some(format!("put back {}", describe_settings(settings))))
+                Ok(Some(format!("restored {}", describe_settings(settings))))
             }
         }
     }

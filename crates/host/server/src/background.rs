@@ -75,7 +75,9 @@ impl BackgroundServer {
                 let undone = journal.undo_all();
                 match undone.failures.as_slice() {
                     [] => Err(error),
-                    failures => Err(error.context(format!("and left behind: {}", failures.join("; ")))),
+                    failures => {
+                        Err(error.context(format!("these were not removed: {}", failures.join("; "))))
+                    }
                 }
             }
         }

@@ -34,9 +34,9 @@ impl HostLock {
                 let _ = file.read_to_string(&mut holder);
                 let holder = holder.split_once(' ').map_or("", |(_, said)| said).trim();
                 bail!(
-                    "another run is going on on this host ({}): one at a time, or they price each other; \
-                     wait for it, or end it",
-                    if holder.is_empty() { "it does not say which" } else { holder }
+                    "another toll run is active on this host ({}). Runs would disturb each other: wait for \
+                     it, or end it.",
+                    if holder.is_empty() { "unknown process" } else { holder }
                 );
             }
         };

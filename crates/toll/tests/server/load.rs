@@ -248,7 +248,7 @@ fn short_connections_are_counted_apart_and_have_a_thread_each() {
     assert!(summary.events > 3 && summary.reconnects_asked + 3 >= summary.events, "{summary:?}");
     let shared = bench.toll(&[&run[..], &["--workers", "2"]].concat());
     assert_eq!(shared.status.code(), Some(1));
-    assert!(text(&shared.stderr).contains("leave --workers out"), "{}", text(&shared.stderr));
+    assert!(text(&shared.stderr).contains("omit --workers"), "{}", text(&shared.stderr));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn a_second_run_is_refused_on_the_same_server_and_on_the_same_host() {
     let second = run(&dsn, &second_out, "general");
     let here = lab.toll(&second);
     assert!(
-        !here.status.success() && output_text(&here).contains("another run is going on on this host"),
+        !here.status.success() && output_text(&here).contains("another toll run is active on this host"),
         "{}",
         output_text(&here)
     );

@@ -179,7 +179,10 @@ impl ConnectionSlot {
                 ScanStatus::Incomplete => {}
                 _ if matches!(self.state, SlotState::Idle | SlotState::Delayed { .. }) => {
                     // What nobody asked for is the server's farewell.
-                    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the server said goodbye");
+                    let cause = io::Error::new(
+                        io::ErrorKind::ConnectionAborted,
+                        "the server closed the idle connection",
+                    );
                     return self.on_connection_lost(Error::ConnectionLost { doing: "idle", cause });
                 }
                 ScanStatus::Ok => return self.on_response(mix, rng),

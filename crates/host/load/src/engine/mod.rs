@@ -305,7 +305,7 @@ fn check_plan(plan: &LoadPlan) -> Result<(), RunError> {
         return bad("a run needs at least one connection and one worker: raise --threads");
     }
     if plan.reconnect_every > 0 && plan.workers != plan.connections {
-        return bad("connections that are made anew need a worker each: leave --workers out");
+        return bad("reconnecting connections need a worker each: omit --workers");
     }
     if let Pacing::Open { rate_per_s, .. } = plan.pace
         && !(rate_per_s.is_finite() && rate_per_s > 0.0)

@@ -117,9 +117,7 @@ impl SocketTap {
     pub fn open(options: &SocketTapOptions) -> Result<Self, TapError> {
         let abi = ABI.as_ref().ok_or_else(|| {
             let machine = std::env::consts::ARCH;
-            TapError::Unsupported(format!(
-                "sockets can be looked at on x86_64 and aarch64 alone, and this is {machine}"
-            ))
+            TapError::Unsupported(format!("the socket tap needs x86_64 or aarch64; this is {machine}"))
         })?;
         check_pid_namespace()?;
         let process = open_process(options.server)?;
@@ -309,7 +307,7 @@ fn check_pid_namespace() -> Result<(), TapError> {
     const WHOLE_HOST: &str = "pid:[4026531836]";
     match std::fs::read_link("/proc/self/ns/pid") {
         Ok(namespace) if namespace.as_os_str() != WHOLE_HOST => Err(TapError::Unsupported(
-            "sockets cannot be looked at from within a container that has its own process numbers: run it on the host"
+            "the socket tap does not work in a container with its own PID namespace. Run it on the host."
                 .into(),
         )),
         _ => Ok(()),

@@ -120,7 +120,7 @@ pub fn close(testbed: Testbed) -> anyhow::Result<()> {
     drop(servers);
     stopped?;
     if !undone.failures.is_empty() {
-        bail!("could not restore: {}. Run `toll clean` to retry", undone.failures.join("; "));
+        bail!("cannot undo: {}. Run `toll clean`.", undone.failures.join("; "));
     }
     Ok(())
 }
