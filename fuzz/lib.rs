@@ -1,15 +1,15 @@
 //! Invariants that must hold for any input. Shared by all targets.
 
+use toll_wire::accounting::DecodeAccounting;
 use toll_wire::decoder::{CaptureDecoder, Config, Limits};
 use toll_wire::event::{Event, Sink};
-use toll_wire::ledger::Ledger;
 use toll_wire::pcap::Format;
 
 /// Looks at every event as a digest would.
 pub struct Reader;
 
 impl Sink for Reader {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         assert!(event.text.len() <= 1 << 20);
         if let (Some(first), Some(last)) = (event.first_byte_ns, event.query_ns) {
             assert!(event.tainted || first <= last || last == 0);
@@ -19,12 +19,19 @@ impl Sink for Reader {
 
 /// Tight bounds, so that short inputs reach them.
 pub fn config() -> Config {
-    let limits = Limits { text: 64, connections: 4, pipeline: 4, statements: 2, held_segments: 4, ..Limits::default() };
+    let limits = Limits {
+        text: 64,
+        connections: 4,
+        pipeline: 4,
+        statements: 2,
+        reorder_segments: 4,
+        ..Limits::default()
+    };
     Config { limits, ..Config::default() }
 }
 
-pub fn check(ledger: &Ledger) {
-    assert!(ledger.adds_up(), "{ledger:#?}");
+pub fn check(accounting: &DecodeAccounting) {
+    assert!(accounting.is_consistent(), "{accounting:#?}");
 }
 
 pub fn decode(format: Format, input: &[u8]) {
@@ -36,5 +43,5 @@ pub fn decode(format: Format, input: &[u8]) {
         }
     }
     decoder.finish(&mut Reader);
-    check(&decoder.ledger());
+    check(&decoder.accounting());
 }

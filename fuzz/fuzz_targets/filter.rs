@@ -8,8 +8,8 @@ use toll_wire::filter::Filter;
 fuzz_target!(|text: &str| {
     match Filter::parse(text) {
         Ok(filter) => {
-            filter.accepts(&Event::default());
-            filter.accepts(&Event { query_ns: Some(1), text: text.as_bytes(), ..Event::default() });
+            filter.matches(&Event::default());
+            filter.matches(&Event { query_ns: Some(1), text: text.as_bytes(), ..Event::default() });
         }
         Err(error) => assert!(error.at <= text.len(), "{error}"),
     }

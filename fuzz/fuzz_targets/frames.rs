@@ -22,10 +22,10 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             _ => Link::Unsupported(147),
         };
         let wire_len = bytes.len() as u32 + u32::from(*over);
-        decoder.frame(&Frame { time_ns, link, wire_len, bytes }, &mut toll_fuzz::Reader);
+        decoder.decode_frame(&Frame { time_ns, link, wire_len, bytes }, &mut toll_fuzz::Reader);
         time_ns += 1000;
         rest = after;
     }
     decoder.finish(&mut toll_fuzz::Reader);
-    toll_fuzz::check(&decoder.ledger());
+    toll_fuzz::check(&decoder.accounting());
 });

@@ -9,7 +9,7 @@ use toll_wire::log::{AuditLog, GeneralLog, Log, SlowLog, Utc};
 struct Seen(Vec<(u64, Option<u64>, Vec<u8>, Vec<u8>)>);
 
 impl Sink for Seen {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.0.push((event.start_ns, event.query_ns, event.text.to_vec(), event.db.to_vec()));
     }
 }
@@ -19,12 +19,12 @@ fn read(log: &mut dyn Log, bytes: &[u8], piece: usize) -> Seen {
     let (mut start, mut filled) = (0, 0);
     while filled < bytes.len() {
         filled = (filled + piece).min(bytes.len());
-        start += log.take(&bytes[start..filled], false, &mut seen);
+        start += log.decode(&bytes[start..filled], false, &mut seen);
     }
-    start += log.take(&bytes[start..], true, &mut seen);
+    start += log.decode(&bytes[start..], true, &mut seen);
     assert_eq!(start, bytes.len());
-    assert!(log.ledger().adds_up(), "{:?}", log.ledger());
-    assert_eq!(log.ledger().bytes, bytes.len() as u64);
+    assert!(log.accounting().is_consistent(), "{:?}", log.accounting());
+    assert_eq!(log.accounting().bytes, bytes.len() as u64);
     seen
 }
 

@@ -4,8 +4,8 @@
 //! byte selects the rest: a file, or the plain contents of a block with a valid checksum.
 #![no_main]
 
-use toll_wire::event::{Event, Share, Sink};
-use toll_wire::queries::{BLOCK_MAX, Packer, QueriesLedger, Reader};
+use toll_wire::event::{Event, SampleShare, Sink};
+use toll_wire::queries::{BlockCompressor, MAX_BLOCK_SIZE, QueriesAccounting, Reader};
 
 #[derive(Default, PartialEq, Debug)]
 struct Seen {
@@ -15,28 +15,28 @@ struct Seen {
 }
 
 impl Sink for Seen {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.events += 1;
         for part in [event.text, event.params, event.user, event.host, event.db] {
-            assert!(part.len() <= BLOCK_MAX);
+            assert!(part.len() <= MAX_BLOCK_SIZE);
             self.bytes += part.len() as u64;
         }
     }
 
-    fn share(&mut self, share: &Share) {
-        assert!((0.0..=1.0).contains(&share.kept));
+    fn on_sample_share(&mut self, share: &SampleShare) {
+        assert!((0.0..=1.0).contains(&share.fraction));
         self.shares += 1;
     }
 }
 
-fn read(file: &[u8], piece: usize) -> (Seen, QueriesLedger) {
+fn read(file: &[u8], piece: usize) -> (Seen, QueriesAccounting) {
     let mut reader = Reader::new();
     let mut seen = Seen::default();
     file.chunks(piece).for_each(|piece| reader.feed(piece, &mut seen));
     reader.finish();
-    assert!(reader.ledger().adds_up(), "{:#?}", reader.ledger());
-    assert_eq!(reader.ledger().events, seen.events);
-    (seen, reader.ledger().clone())
+    assert!(reader.accounting().is_consistent(), "{:#?}", reader.accounting());
+    assert_eq!(reader.accounting().events, seen.events);
+    (seen, reader.accounting().clone())
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -45,7 +45,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if what & 1 == 0 {
         file.extend_from_slice(rest);
     } else {
-        Packer::new().expect("memory").pack(rest, &mut file).expect("it is small");
+        BlockCompressor::new().expect("memory").compress(rest, &mut file).expect("it is small");
     }
     assert_eq!(read(&file, usize::from(what >> 1) + 1), read(&file, file.len().max(1)));
 });

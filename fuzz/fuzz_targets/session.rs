@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use toll_wire::decoder::Decoder;
-use toll_wire::packet::{Ends, Ip, Tcp, tcp};
+use toll_wire::packet_builder::{AddressPair, IpHeader, TcpHeader, append_tcp};
 use toll_wire::pcap::{Frame, Link};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -15,13 +15,16 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut time_ns = 1;
     let mut send = |server: usize, flags: u8, payload: &[u8], cut: usize, seqs: [u32; 2]| {
         let ends = [SocketAddr::from(([10, 0, 0, 1], 40_000)), SocketAddr::from(([10, 0, 0, 2], 3306))];
-        let ends = Ends { source: ends[server], destination: ends[1 - server] };
-        let head = Tcp { seq: seqs[server], ack: seqs[1 - server], flags, window: 0, options: &[] };
+        let addresses = AddressPair { source: ends[server], destination: ends[1 - server] };
+        let head = TcpHeader { seq: seqs[server], ack: seqs[1 - server], flags, window: 0, options: &[] };
         let mut frame = Vec::new();
-        tcp(&mut frame, &Ip { ends, ttl: 64, id: 0 }, &head, payload);
+        append_tcp(&mut frame, &IpHeader { addresses, ttl: 64, id: 0 }, &head, payload);
         let wire_len = frame.len() as u32;
         frame.truncate(frame.len() - cut);
-        decoder.frame(&Frame { time_ns, link: Link::Raw, wire_len, bytes: &frame }, &mut toll_fuzz::Reader);
+        decoder.decode_frame(
+            &Frame { time_ns, link: Link::Raw, wire_len, bytes: &frame },
+            &mut toll_fuzz::Reader,
+        );
         time_ns += 1000;
     };
     let mut rest = input;
@@ -50,5 +53,5 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         rest = after;
     }
     decoder.finish(&mut toll_fuzz::Reader);
-    toll_fuzz::check(&decoder.ledger());
+    toll_fuzz::check(&decoder.accounting());
 });
