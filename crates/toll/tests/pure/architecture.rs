@@ -68,7 +68,7 @@ const FOR_THE_PROGRAM: [&str; 4] = ["clap", "clap_complete", "clap_mangen", "ind
 const CHANGING: [&str; 6] = ["Mutex", "RwLock", "Atomic", "OnceLock", "OnceCell", "Cell<"];
 /// What writes to the output of whoever runs a library. A library is given a `Write` or an open file.
 const PRINTING: [&str; 8] =
-    ["println!", "eprintln!", "print!", "eprint!", "tell!", "show!", "stdout()", "stderr()"];
+    ["println!", "eprintln!", "print!", "eprint!", "eprint_line!", "print_line!", "stdout()", "stderr()"];
 /// Calls that change what all of a process does.
 const OF_THE_PROCESS: [&str; 4] = ["umask(", "set_current_dir(", "set_var(", "install_default("];
 
@@ -221,12 +221,12 @@ fn libraries_hold_no_state_of_the_process_and_print_nothing() {
         "static A: LazyLock<Catalogue> =",
         "a: &'static AtomicBool,",
         "fn a() -> &'static str {",
-        "//! tell! me",
+        "//! print_line! me",
         "let on_stdout = group.said_on_stdout();",
     ] {
         assert_eq!(found(line), (false, false), "{line}");
     }
-    for line in ["None => tell!(\"x\"),", "let mut output = io::stdout().lock();"] {
+    for line in ["None => eprint_line!(\"x\"),", "let mut output = io::stdout().lock();"] {
         assert_eq!(found(line), (false, true), "{line}");
     }
     let packages = packages();

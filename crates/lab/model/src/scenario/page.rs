@@ -14,12 +14,13 @@ fn page() -> String {
     std::fs::read_to_string(docs().join("scenarios.md")).unwrap()
 }
 
-/// Names after `pub ` in the structs of a scenario, without the one that is never in a file.
+/// Names after `pub ` in the structs of a scenario, without those that are never in a file.
 fn keys() -> Vec<String> {
-    let source = include_str!("mod.rs");
-    let fields = source.lines().filter_map(|line| line.strip_prefix("    pub ")?.split_once(':'));
-    let names = fields.map(|(name, _)| name.to_owned()).filter(|name| !name.contains([' ', '(']));
-    names.filter(|name| name != "curve").collect()
+    let sources = [include_str!("mod.rs"), include_str!("arm.rs")];
+    let lines: Vec<&str> = sources.iter().flat_map(|source| source.lines()).collect();
+    let read = lines.windows(2).filter(|pair| pair[0].trim() != "#[serde(skip)]");
+    let fields = read.filter_map(|pair| pair[1].strip_prefix("    pub ")?.split_once(':'));
+    fields.map(|(name, _)| name.to_owned()).filter(|name| !name.contains([' ', '('])).collect()
 }
 
 #[test]
