@@ -5,7 +5,7 @@ use std::io::Write;
 /// Names the file to which each skipped test adds a line; `scripts/test-rust` shows it at the end.
 pub const SKIP_FILE_VARIABLE: &str = "TOLL_TEST_SKIPPED";
 
-/// Prints why a test is not carried out and adds a line to [`FILE`]. The caller returns; the test passes.
+/// Prints why a test is not carried out and adds a line to [`SKIP_FILE_VARIABLE`]. The caller returns; the test passes.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)+) => {

@@ -113,6 +113,6 @@ pub struct Cpu {
     pub treatment_us: u64,
     /// What stands in for the far end of the network (a real one would not cost this host).
     pub remote_us: u64,
-    /// toll itself: conductor, recorder, collectors.
+    /// toll itself: trial loop, recorder, collectors.
     pub toll_us: u64,
 }

@@ -27,7 +27,7 @@ pub struct QuantileRatio {
     /// Quantile of each side's windows merged, in the unit of the values.
     pub arm: u64,
     pub baseline: u64,
-    /// ln arm - ln baseline: of all windows merged, or the mean of the blocks' where `by_sign_flips`.
+    /// ln arm - ln baseline: of all windows merged, or the mean of the blocks' where `used_sign_flips`.
     pub ln_ratio: f64,
     pub blocks: Blocks,
     /// True if the blocks were too few to resample, so that their signs were flipped.

@@ -31,7 +31,7 @@ pub fn redact_text(text: &str) -> String {
     redact_text_to_depth(text, MAX_SCRIPT_DEPTH)
 }
 
-/// The secrets themselves: what stood where [`hide_words`] puts `***`.
+/// The secrets themselves: what stood where [`redact_words`] puts `***`.
 pub fn find_secrets(words: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (word, hidden) in words.iter().zip(redact_words(words)) {

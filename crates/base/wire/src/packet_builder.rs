@@ -76,7 +76,7 @@ pub fn append_tcp(out: &mut Vec<u8>, ip: &IpHeader, head: &TcpHeader<'_>, payloa
     out[start + 16..start + 18].copy_from_slice(&fold_checksum(sum).to_be_bytes());
 }
 
-/// An IP packet with a UDP datagram; of lengths see [`tcp`].
+/// An IP packet with a UDP datagram; of lengths see [`append_tcp`].
 pub fn append_udp(out: &mut Vec<u8>, ip: &IpHeader, payload: &[u8]) {
     let length = 8 + payload.len();
     let start = append_ip_header(out, ip, UDP, length);

@@ -13,7 +13,7 @@ use toll_sys::child_process;
 /// Reads a line, and is another program then; the end of its input ends it.
 const WAIT_SCRIPT: &str = "read -r _ && exec \"$@\" </dev/null";
 
-/// A command for [`super::Journal::spawn_held`]; its arguments are the program's.
+/// A command for [`super::Journal::spawn_deferred`]; its arguments are the program's.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = child_process::clean_env_command("sh");
     command.args(["-c", WAIT_SCRIPT, "sh"]).arg(program);

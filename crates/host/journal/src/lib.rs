@@ -197,7 +197,7 @@ impl Journal {
     }
 
     /// Like [`Journal::spawn`], for a program that hides its mark: it begins once its entry is on disk.
-    /// `command` is one of [`held::command`].
+    /// `command` is one of [`deferred_start::command`].
     pub fn spawn_deferred(
         &self,
         command: &mut Command,
@@ -300,7 +300,7 @@ struct PendingUndo<'a> {
 
 impl PendingUndo<'_> {
     /// Treatments first, then what carries the run's mark but was killed before it was written
-    /// down, then everything else, backwards within each order of [`Undo::order`]. Goes on after a
+    /// down, then everything else, backwards within each order of [`Undo::undo_order`]. Goes on after a
     /// failure.
     fn undo(self, credentials: &Credentials, mut done: impl FnMut(UndoId) -> Result<()>) -> UndoSummary {
         let mut undone = UndoSummary::default();

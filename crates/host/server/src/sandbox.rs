@@ -32,7 +32,7 @@ pub struct SandboxSpec {
     /// Where prepared data and sandboxes are kept: on one file system, so that a clone can share
     /// its blocks. Absent: toll's cache directory.
     pub cache: Option<PathBuf>,
-    /// Must be 2 modulo 8; absent: the first free one from [`port::FIRST`].
+    /// Must be 2 modulo 8; absent: the first free one from [`port::FIRST_PORT`].
     pub port: Option<u16>,
     /// Size of its data in memory, bytes.
     pub data_bytes: u64,
@@ -281,7 +281,7 @@ impl Sandbox {
         }
     }
 
-    /// False once the server has ended by itself; `last_words` says why.
+    /// False once the server has ended by itself; `error_log_tail` says why.
     pub fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 pub enum WriteMode {
     /// Written out at once and dropped from the page cache by the kernel (RWF_DONTCACHE, Linux 6.14).
     DontCache,
-    /// Past the page cache (O_DIRECT), in pieces of [`PIECE`] bytes.
+    /// Past the page cache (O_DIRECT), in pieces of `PIECE` bytes.
     Direct,
     /// Through the page cache, with writeback and eviction behind the writer.
     WriteBehind,

@@ -51,7 +51,7 @@ pub enum IpFamily {
 /// Options of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketFilter {
-    /// Of servers; 1 to [`MOST_PORTS`].
+    /// Of servers; 1 to [`MAX_PORTS`].
     pub ports: Vec<u16>,
     pub responses: ResponseSnap,
 }

@@ -205,7 +205,7 @@ impl PacketCapture {
         }
     }
 
-    /// Lets nothing more in; what has come is still handed on by [`take`](Self::take).
+    /// Lets nothing more in; what has come is still handed on by [`poll_packets`](Self::poll_packets).
     ///
     /// # Errors
     /// The kernel refuses.

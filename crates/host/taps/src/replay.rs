@@ -103,7 +103,7 @@ pub struct ReplayResult {
 /// all that are sent; `after` once it is sent, for the next round; `go_on` is asked ten times a second.
 ///
 /// # Errors
-/// The histogram cannot be made; what goes wrong while sending stands in [`Ended`].
+/// The histogram cannot be made; what goes wrong while sending stands in [`ReplayResult`].
 pub fn replay_frames(
     sender: &mut Sender,
     packets: &mut FrameList,

@@ -167,7 +167,7 @@ impl Ring {
     /// Hands on the packets of the blocks that the kernel has handed over; true: there may be more.
     ///
     /// # Errors
-    /// See [`block::walk`]; the block of the error is given back to the kernel all the same.
+    /// See [`block::walk_packets`]; the block of the error is given back to the kernel all the same.
     pub fn drain<E>(
         &mut self,
         link: LinkType,

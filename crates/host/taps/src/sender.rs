@@ -80,7 +80,7 @@ impl Sender {
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends the first frames, in order, [`BATCH`] at most; answers how many the kernel took, at least one.
+    /// Sends the first frames, in order, `BATCH` at most; answers how many the kernel took, at least one.
     ///
     /// # Errors
     /// The kernel took none: ENOBUFS (the device's queue is full), ENETDOWN, ENXIO (the device is gone), EMSGSIZE

@@ -214,7 +214,7 @@ fn option_warnings(options: &BackupOptions, longest_row_bytes: u64) -> Vec<Strin
     warnings
 }
 
-/// The dump's way into [`Content`].
+/// The dump's way into [`ContentSplitter`].
 struct DumpReader<'a> {
     program: &'a Program,
     options: &'a OptionFile,

@@ -32,7 +32,7 @@ const SYSTEM_SCHEMAS: [&str; 4] = ["information_schema", "performance_schema", "
 const MAX_NAMES: usize = 5;
 
 impl Source {
-    /// `asked`: schemas; none for all but the system's.
+    /// `schemas_wanted`; none for all but the system's.
     pub fn inspect(target: &Target, schemas_wanted: &[String]) -> Result<Self> {
         let server = ExternalServer::connect(target, None)?;
         let mut connection = Connection::connect(server.target())?;

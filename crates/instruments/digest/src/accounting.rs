@@ -6,7 +6,7 @@ use toll_wire::accounting::DecodeAccounting as Counts;
 use toll_wire::log::LogAccounting;
 use toll_wire::queries::QueriesAccounting;
 
-/// The ledger of each kind of input; kinds that were not read are absent.
+/// The accounting of each kind of input; kinds that were not read are absent.
 #[derive(Debug, Clone, Default)]
 pub struct InputAccounting {
     pub log: Option<LogAccounting>,

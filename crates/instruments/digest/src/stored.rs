@@ -37,7 +37,7 @@ pub fn is_digest(head: &[u8]) -> bool {
     [b"\"schema\"".as_slice(), b"\"inputs\""].iter().any(|name| object.starts_with(name))
 }
 
-/// Adds all digests of an input, one behind the other. Objects that are no digest, such as the ledger that ends
+/// Adds all digests of an input, one behind the other. Objects that are no digest, such as the accounting that ends
 /// the output of `toll capture --json`, are passed by.
 pub fn merge_stored(
     request: &Request,

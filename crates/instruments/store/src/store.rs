@@ -352,13 +352,13 @@ async fn wait_for_stop(stop: &AtomicBool) {
 
 fn open_bucket(bucket: &str) -> Result<object_store::aws::AmazonS3> {
     let settings = s3_settings::read_settings(|name| std::env::var(name).ok());
-    // How long a request may take depends on its bytes: `Store::within`.
+    // How long a request may take depends on its bytes: `Store::with_timeout`.
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     let mut builder = AmazonS3Builder::new()
         .with_http_connector(Connector)
         .with_bucket_name(bucket)
         .with_checksum_algorithm(Checksum::SHA256)
-        // One place decides what is tried again, and for how long: `Store::again`.
+        // One place decides what is tried again, and for how long: `Store::retry`.
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
         .with_region(settings.get("AWS_REGION").map_or("us-east-1", String::as_str));
     let is_plain = settings.get("AWS_ENDPOINT_URL").is_some_and(|url| url.starts_with("http://"));

@@ -107,7 +107,7 @@ fn copy_output(mut dump: ThrottledReader<ChildStdout>, mut taker: impl Write) ->
 #[derive(Debug)]
 enum CopyEnd {
     EndOfDump,
-    /// By the gate, whose reason this is; or the pipe cannot be read.
+    /// By the rate limiter, whose reason this is; or the pipe cannot be read.
     ReadFailed(io::Error),
     ReaderGone,
     WriteFailed(io::Error),

@@ -138,7 +138,7 @@ impl ControlLoop {
     }
 
     fn tick(&mut self) {
-        // Whoever waits at the gate looks at nothing else.
+        // Whoever waits at the rate limiter looks at nothing else.
         if self.params.options.cancel.is_cancelled() {
             self.shared.limiter.close("interrupted");
         }

@@ -2,7 +2,7 @@
 //!
 //! The reader requests permission before each read, and proceeds in small pieces. While it waits the pipe
 //! fills, the dump program stops reading from its server, and the server's thread waits. Small pieces keep
-//! that thread's work in short, even bursts. Never decides the rate: `steering.rs` does.
+//! that thread's work in short, even bursts. Never decides the rate: `controller.rs` does.
 
 use super::decision::ReadLimit;
 use std::io::{self, Read};
@@ -101,7 +101,7 @@ impl TokenBucket {
 }
 
 impl Default for RateLimiter {
-    /// Closed until [`Gate::allow`] is called.
+    /// Closed until [`RateLimiter::set_limit`] is called.
     fn default() -> Self {
         let state = State {
             started: None,
@@ -125,7 +125,7 @@ impl RateLimiter {
         }
     }
 
-    /// Closes the gate for good: reads fail with this error.
+    /// Closes the limiter for good: reads fail with this error.
     pub fn close(&self, why: &str) {
         self.state().close_reason.get_or_insert_with(|| why.to_owned());
         self.changed.notify_all();
@@ -213,7 +213,7 @@ impl State {
     }
 }
 
-/// Reader of a dump that is limited by its gate.
+/// Reader of a dump that is limited by its rate limiter.
 #[derive(Debug)]
 pub struct ThrottledReader<R> {
     inner: R,

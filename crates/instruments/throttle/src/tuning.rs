@@ -1,4 +1,4 @@
-//! Tuning constants of the two control loops, determined with the simulation in `simulated.rs`.
+//! Tuning constants of the two control loops, determined with the simulation in `simulation.rs`.
 
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {

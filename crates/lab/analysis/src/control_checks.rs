@@ -1,6 +1,6 @@
 //! Control checks: known effects are found, and none where there is none.
 //!
-//! A/A, placebo and power; doses of known size are in `doses.rs`. Never changes a verdict: it only qualifies
+//! A/A, placebo and power; doses of known size are in `dose_response.rs`. Never changes a verdict: it only qualifies
 //! it.
 
 use super::compare::Comparison;

@@ -1,6 +1,6 @@
 //! Windows of a run, and the fate of trials without one.
 //!
-//! Reads steps only; `outcomes` evaluates the content of a window.
+//! Reads steps only; `window_outcomes` evaluates the content of a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Cpu, Plan, ProcessEnd, Stage, Step, TrialLine};

@@ -53,7 +53,7 @@ pub const SERVER_PLACEHOLDERS: [&str; 10] = [
 
 /// The scenario's definitions for one server flavour, and the names that will get values.
 ///
-/// The expanded text holds no definition any more. `{port}` and the like, and `{{name}}`, stay for [`Fill`].
+/// The expanded text holds no definition any more. `{port}` and the like, and `{{name}}`, stay for [`PlaceholderValues`].
 #[derive(Debug, Clone)]
 pub struct Definitions {
     texts: BTreeMap<String, String>,

@@ -1,6 +1,6 @@
 //! Tests that `toll throttle` passes on every byte, obeys its control commands, and leaves nothing behind.
 //!
-//! With a real server and a real dump. The control loop's quality is simulated (`src/throttle/simulated.rs`):
+//! With a real server and a real dump. The control loop's quality is simulated (`crates/instruments/throttle/src/simulation.rs`):
 //! nothing here is timed.
 
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Statement fingerprints: the same text for statements that differ only in literals. Stateless.
 //!
 //! The rules are those of pt-query-digest, byte for byte, so identifiers in existing notes and reviews still
-//! match. Where its rules would leave a literal in a report, toll's do not; [`exact`] lists those cases.
+//! match. Where its rules would leave a literal in a report, toll's do not; `exact` lists those cases.
 
 mod bytes;
 mod collapse;

@@ -230,10 +230,10 @@ struct RecordReader {
     parser: RecordParser,
     /// The head of a record whose end has not arrived.
     partial: Vec<u8>,
-    /// Length of `carry` at which the parser can go on.
+    /// Length of `partial` at which the parser can go on.
     needed_bytes: usize,
     skip_bytes: u64,
-    /// Bytes consumed, not counting `carry`.
+    /// Bytes consumed, not counting `partial`.
     offset: u64,
     failed: bool,
 }

@@ -20,7 +20,7 @@ pub enum LengthKind {
 pub struct LengthDistribution {
     /// Packets of each length, by kind, as far as there were any.
     exact: Vec<[u64; 3]>,
-    /// Packets of `EXACT` bytes and more.
+    /// Packets of `EXACT_LIMIT` bytes and more.
     pub longer: [TrafficSum; 3],
     shortest: u64,
     longest: [u64; 3],
@@ -77,7 +77,7 @@ impl LengthDistribution {
         self.longest[kind as usize]
     }
 
-    /// Packets (TCP, UDP, other) of 0 to 99 bytes, of 100 to 199, and so on up to the longest below `EXACT`.
+    /// Packets (TCP, UDP, other) of 0 to 99 bytes, of 100 to 199, and so on up to the longest below `EXACT_LIMIT`.
     pub fn bins(&self) -> Vec<[u64; 3]> {
         let mut bins: Vec<[u64; 3]> = self
             .exact
@@ -102,7 +102,7 @@ impl LengthDistribution {
         seen
     }
 
-    /// The length that half of the packets do not exceed. `None`: no packets, or it is beyond `EXACT`.
+    /// The length that half of the packets do not exceed. `None`: no packets, or it is beyond `EXACT_LIMIT`.
     pub fn median(&self) -> Option<usize> {
         let half = self.packets().div_ceil(2);
         let mut below = 0;

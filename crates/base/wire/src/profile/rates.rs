@@ -34,7 +34,7 @@ impl Default for RateHistogram {
 }
 
 impl RateHistogram {
-    /// `max` is more than `FOLD`, so that folding always helps.
+    /// `max` is more than `FOLD_FACTOR`, so that folding always helps.
     pub(super) fn with_max_bins(max: u64) -> Self {
         RateHistogram { width_ns: MIN_WIDTH_NS, first_bin: 0, bins: VecDeque::new(), max }
     }

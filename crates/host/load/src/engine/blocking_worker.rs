@@ -1,7 +1,7 @@
 //! Worker thread with a single blocking connection.
 //!
 //! Its reads block until the server responds, so a request costs one write, one read and one clock read.
-//! Tasks that it cannot do meanwhile go through its [`Account`]. It also reconnects where events have
+//! Tasks that it cannot do meanwhile go through its [`WorkerHandle`]. It also reconnects where events have
 //! connections of their own.
 
 use super::connection_slot::{ConnectionSlot, SlotProgress, SlotState};

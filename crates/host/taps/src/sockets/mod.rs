@@ -75,7 +75,7 @@ impl SocketTapOptions {
 pub struct SocketCounters {
     /// Records written down by the kernel's side.
     pub passed: u64,
-    /// Handed on by [`SocketTap::take`].
+    /// Handed on by [`SocketTap::poll_records`].
     pub delivered: u64,
     /// The ring had no room for them.
     pub lost: u64,

@@ -31,7 +31,7 @@ pub trait ChunkSink: Send {
     /// Writes `items` whole items, captured from `first_ns` to `last_ns` (Unix time).
     ///
     /// # Errors
-    /// The destination failed; returned once. Items that it could not write are in [`lost`](Self::lost), also
+    /// The destination failed; returned once. Items that it could not write are in [`lost_items`](Self::lost_items), also
     /// those of later chunks.
     fn write_chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> anyhow::Result<()>;
 
@@ -151,7 +151,7 @@ impl ChunkQueue {
         })
     }
 
-    /// The chunk being filled: append an item to it, then call [`end_item`](Self::end_item).
+    /// The chunk being filled: append an item to it, then call [`finish_item`](Self::finish_item).
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.current.bytes

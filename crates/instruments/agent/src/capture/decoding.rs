@@ -20,7 +20,7 @@ use toll_wire::queries::{BLOCK_SIZE, BlockCompressor, Encoder, MAX_BLOCK_SIZE};
 /// Bytes of a chunk of query events: a block each.
 pub const CHUNK_BYTES: usize = BLOCK_SIZE;
 
-/// Query events, block after block, into chunks whose destination is a [`Packing`].
+/// Query events, block after block, into chunks whose destination is a [`CompressingSink`].
 pub struct QueryOutput {
     decoder: Decoder,
     writer: EventWriter,

@@ -34,7 +34,7 @@ pub trait CaptureOutput {
     /// all do; outputs that cannot scale by it pass it by.
     fn sample_share(&mut self, _share: &SampleShare) {}
 
-    /// Of a digest that is being made: the `most` classes that took the most time so far, costliest first.
+    /// Of a digest that is being made: the `_most` classes that took the most time so far, costliest first.
     fn top_classes(&self, _most: usize) -> Vec<ClassTotals> {
         Vec::new()
     }

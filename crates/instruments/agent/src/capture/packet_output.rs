@@ -59,7 +59,7 @@ impl CaptureOutput for PacketOutput {
     }
 
     fn finish(&mut self, now_ns: u64) -> anyhow::Result<()> {
-        // Of what waits nothing is lost as a rule; what is lost after all stands in the ledger.
+        // Of what waits nothing is lost as a rule; what is lost after all is in the accounting.
         self.statistics.advance(now_ns);
         self.chunks.finish(&self.statistics.trailer())
     }

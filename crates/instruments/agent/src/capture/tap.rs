@@ -11,7 +11,7 @@ pub trait Tap {
     /// The device or the server is gone, or `to` can take no more.
     fn poll(&mut self, wait: Duration, to: &mut dyn CaptureOutput) -> anyhow::Result<()>;
 
-    /// Stops capturing. [`take`](Self::take) still passes on data that arrived before.
+    /// Stops capturing. [`poll`](Self::poll) still passes on data that arrived before.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -29,7 +29,7 @@ pub trait Tap {
     }
 }
 
-/// Counters of the kernel. `passed` = `taken` + `lost_kernel` + what is still in the ring.
+/// Counters of the kernel. `passed` = `delivered` + `lost_kernel` + what is still in the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TapCounters {
     /// Items that passed the filter.

@@ -202,7 +202,7 @@ fn describe_tls_error(error: &Error) -> String {
 pub struct MessageReader<'a> {
     link: &'a Link,
     buffer: Vec<u8>,
-    /// Bytes of `got` that were handed out.
+    /// Bytes of `buffer` that were handed out.
     used: usize,
     scratch: Box<[u8]>,
     /// When the first byte of a message came that is not whole yet.

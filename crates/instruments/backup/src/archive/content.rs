@@ -163,7 +163,7 @@ impl<'a> ContentSplitter<'a> {
         };
         let times = self.path_counts.entry(stem.clone()).or_default();
         *times += 1;
-        // `=` stands in no name that `as_path` made, so no second one of this is the first of another.
+        // `=` stands in no name that `escape_path` made, so no second one of this is the first of another.
         if *times == 1 { stem + ending } else { format!("{stem}={times}{ending}") }
     }
 }

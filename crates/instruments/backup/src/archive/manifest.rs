@@ -139,7 +139,7 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// Those whose manifests have a name as this toll gives them; [`Listed::read`] says whether it fits.
+    /// Those whose manifests have a name as this toll gives them; [`BackupEntry::read_manifest`] says whether it fits.
     pub fn list(store: &Store) -> Result<Self> {
         let mut backups = Self { valid: Vec::new(), invalid: Vec::new() };
         store.list(FOLDER, |object| {

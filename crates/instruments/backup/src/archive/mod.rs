@@ -1,8 +1,8 @@
 //! Backup archive: verified storage and restore of a dump.
 //!
-//! Data flow: [`sections`] splits the dump's stream by table. [`Content`] counts and hashes each file, and
-//! [`cut`] splits it into pieces at line ends. An implementation of [`Keep`] stores them: [`Upload`] as
-//! objects in a [`Store`], [`git`] as blobs. Finally a [`Manifest`] lists the content of the backup; without
+//! Data flow: [`sections`] splits the dump's stream by table. [`ContentSplitter`] counts and hashes each file, and
+//! [`chunker`] splits it into pieces at line ends. An implementation of [`FileSink`] stores them: [`Uploader`] as
+//! objects in a [`Store`](toll_store::Store), [`git`] as blobs. Finally a [`Manifest`] lists the content of the backup; without
 //! it there is no backup. [`restore`] reverses the process, and verifies every byte before it returns it.
 //!
 //! Synchronous: the async runtime and the store's client are in `toll-store`. Never starts a program and

@@ -59,7 +59,7 @@ pub struct UploadSummary {
 }
 
 impl Uploader {
-    /// `trusted`: which of the pieces that lie there may be relied on; see [`crate::archive::Running::trusts`].
+    /// `trusted`: which of the pieces that lie there may be relied on; see [`crate::archive::ActivityMarker::trusts_unreferenced`].
     pub fn start(
         store: Arc<Store>,
         sealing: PieceEncoder,

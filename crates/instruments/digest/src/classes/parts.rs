@@ -19,7 +19,7 @@ impl Digest {
         self.settings.group_by.depends_on_text_alone()
     }
 
-    /// Number of a name, for [`super::Names::add`].
+    /// Number of a name, for [`NameCounts::add`](super::NameCounts::add).
     pub fn name_id(&mut self, text: &[u8]) -> u32 {
         self.names.intern_again(text)
     }

@@ -41,7 +41,7 @@ pub const TOOLS: [ToolSpec; 18] = [
     tool_spec("zstd", &["--version"], "zstd"),
 ];
 
-/// All of [`KNOWN`], with the version of each that is installed. As slow as the slowest version command.
+/// All of [`TOOLS`], with the version of each that is installed. As slow as the slowest version command.
 pub fn detect_tools() -> Vec<Tool> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = TOOLS.iter().map(|tool| (tool, scope.spawn(|| read_version(tool)))).collect();

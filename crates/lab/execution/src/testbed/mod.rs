@@ -78,7 +78,7 @@ impl Testbed {
         self.servers.iter_mut().find(|standing| standing.number == number)
     }
 
-    /// As [`Stage::standing`], read-only.
+    /// As [`Testbed::server_mut`], read-only.
     pub fn server_of(&self, arm: &str) -> Option<&ServerHandle> {
         let number = self.setup.server_index(arm);
         self.servers.iter().find(|standing| standing.number == number)

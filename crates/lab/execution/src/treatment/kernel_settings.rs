@@ -45,7 +45,7 @@ impl AppliedKernelSettings {
     /// Restores the old values.
     ///
     /// # Errors
-    /// Something could not be restored ([`KernelStaysOn`]); it stays in the journal.
+    /// Something could not be restored ([`KernelNotRestored`]); it stays in the journal.
     pub fn switch_off(self, journal: &Journal) -> anyhow::Result<()> {
         journal.undo(self.undo).context(KernelNotRestored)?;
         Ok(())

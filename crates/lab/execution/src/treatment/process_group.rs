@@ -302,7 +302,7 @@ impl ProcessGroup {
 
     /// Returns once its last process has written nothing for `quiet`: all it had received is then written.
     ///
-    /// Returns at once if it has ended, and at the latest after [`DRAINS_WITHIN`] or if toll is asked to end.
+    /// Returns at once if it has ended, and at the latest after [`DRAIN_TIMEOUT`] or if toll is asked to end.
     pub fn drain(&mut self, quiet: Duration) {
         let (begun, last) = (Instant::now(), self.children.len().saturating_sub(1));
         let (mut written, mut since) = (None, begun);

@@ -200,7 +200,7 @@ pub(super) fn count_file(
 /// late where few come, dumpcap a quarter.
 const RING_DELAY_US: u64 = 300_000;
 
-/// As many whole bins from the window's begin as make a stretch of about [`CUT_BYTES`] with what led up to it since
+/// As many whole bins from the window's begin as make a stretch of about [`SAMPLE_BYTES`] with what led up to it since
 /// the load connected, but one at least.
 fn choose_stretch(
     row: &artefacts::ArtefactSpec,

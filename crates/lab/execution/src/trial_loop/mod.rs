@@ -92,7 +92,7 @@ impl<E: Environment> TrialLoop<'_, E> {
     /// All rounds that fit into the time given, in the order of the plan.
     ///
     /// # Errors
-    /// What keeps the run from going on before anything was measured; later it is [`Ending::Cut`].
+    /// What keeps the run from going on before anything was measured; later it is [`RunEnd::Aborted`].
     pub fn run(&mut self) -> anyhow::Result<RunEnd> {
         let mut tries: BTreeMap<&str, ArmAttempts> = BTreeMap::new();
         let ending = self.run_rounds(&mut tries);

@@ -21,7 +21,7 @@ pub trait TreatmentControl {
     /// Packets on their way through the rig's link since the arm was switched on, now that it is off; none where it
     /// has no link.
     fn packet_stages(&mut self, arm: &Arm, processes: &[ProcessEnd]) -> Vec<Stage>;
-    /// Tries again to put back what an earlier [`Treatments::switch_off`] could not.
+    /// Tries again to put back what an earlier [`TreatmentControl::switch_off`] could not.
     fn restore_settings(&mut self) -> anyhow::Result<()>;
     /// Counts the queries in the artifact, keeps it or lets it go; `None`: no window came of the trial.
     fn count_artefact(&mut self, arm: &Arm, place: TrialParams, window: Option<&ClosedWindow>);

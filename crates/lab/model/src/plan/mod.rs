@@ -4,7 +4,7 @@
 //! once it is there: which arms can run, and their expanded commands.
 //!
 //! Where a time or an effect is given, a pilot measures the host. `noise` makes two numbers of the baseline's bins,
-//! `choice` finds windows and rounds by them, and `chosen` puts these into the plan. All three are pure.
+//! `sizing` finds windows and rounds by them, and `apply_sizing` puts these into the plan. All three are pure.
 //!
 //! # Invariants
 //! All randomness comes from the seed.

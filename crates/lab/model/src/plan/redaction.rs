@@ -1,6 +1,6 @@
 //! Redaction of a plan: everything is written down but what looks like a secret on a command line.
 //!
-//! A plan without its secrets cannot be carried out again. [`check_whole`] refuses it.
+//! A plan without its secrets cannot be carried out again. [`check_unredacted`] refuses it.
 
 use anyhow::bail;
 use std::collections::BTreeMap;

@@ -86,7 +86,7 @@ impl Sizing {
 /// Error: the time is too short for an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeTooShort {
-    /// Rounds that an interval needs. `takes_s` is their duration with the shortest windows.
+    /// Rounds that an interval needs. `needed_s` is their duration with the shortest windows.
     pub rounds: u32,
     pub needed_s: f64,
 }

@@ -166,7 +166,7 @@ impl SyntheticStream {
         Self::pcapng_of(0, chunks, bytes)
     }
 
-    /// As [`Synthetic::pcapng`], with different packets for each `seed`.
+    /// As [`SyntheticStream::pcapng`], with different packets for each `seed`.
     pub fn pcapng_of(seed: u64, chunks: usize, bytes: usize) -> Self {
         let mut opening = Vec::new();
         write::append_ng_section(&mut opening);

@@ -226,7 +226,7 @@ fn a_backup_may_promise_its_users_something_and_is_then_the_same() {
     let taken = json(lab.toll(&options));
     let promise = &taken["promise"];
     assert_eq!(promise["max_p99_toll_pct"], 50.0, "{taken}");
-    // Of the dump's bytes, those of its tables went through the gate.
+    // Of the dump's bytes, those of its tables went through the throttle.
     let (moved, bytes) = (promise["bytes"].as_u64().unwrap(), taken["bytes"].as_u64().unwrap());
     assert!(moved > bytes / 2 && moved <= bytes, "{moved} of {bytes}");
     assert!(promise["canary"]["questions"].as_u64().unwrap() >= 250, "{taken}");

@@ -61,7 +61,7 @@ impl LiveCapture {
         Self::start_by(&[], arguments)
     }
 
-    /// As [`Live::start`], through the command `before`.
+    /// As [`LiveCapture::start`], through the command `before`.
     pub fn start_by(before: &[&str], arguments: &[&str]) -> Self {
         let arguments = [arguments, &["--json"]].concat();
         let mut child =

@@ -96,7 +96,7 @@ impl Server {
         self.dir.path().join(name)
     }
 
-    /// Output file of [`Self::captured`].
+    /// Output file of [`Self::capture_while`].
     pub fn capture_file(&self) -> PathBuf {
         self.path("capture")
     }

@@ -28,7 +28,7 @@ pub struct ResendBuffer {
 }
 
 impl ResendBuffer {
-    /// `room`: bytes, at most.
+    /// `capacity`: bytes, at most.
     pub fn new(room: usize) -> Self {
         Self { messages: VecDeque::new(), first: 0, sent: 0, bytes: 0, capacity: room }
     }
@@ -56,7 +56,7 @@ impl ResendBuffer {
         self.capacity
     }
 
-    /// Keeps the chunk with the number [`next`](Self::next).
+    /// Keeps the chunk with the number [`next_number`](Self::next_number).
     pub fn push(&mut self, message: Message) {
         self.bytes += message.bytes.len();
         self.messages.push_back(message);
