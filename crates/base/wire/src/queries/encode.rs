@@ -175,10 +175,10 @@ impl Encoder {
     }
 
     /// Appends the accounting of the decoder: the last record of a capture.
-    pub fn encode_accounting(&mut self, ledger: &DecodeAccounting, block: &mut Vec<u8>) {
+    pub fn encode_accounting(&mut self, accounting: &DecodeAccounting, block: &mut Vec<u8>) {
         self.begin_record(self.time_ns, block);
         let mut numbers = VarintWriter::new();
-        let lines = super::accounting_record::accounting_lines(ledger);
+        let lines = super::accounting_record::accounting_lines(accounting);
         numbers.put(record::LEDGER);
         numbers.put(lines.len() as u64);
         block.extend_from_slice(numbers.bytes());

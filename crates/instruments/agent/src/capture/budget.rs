@@ -111,15 +111,15 @@ impl CaptureOutput for BudgetedOutput {
     }
 
     #[inline]
-    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
+    fn socket_chunk(&mut self, chunk: &SocketChunk<'_>) -> anyhow::Result<()> {
         if self.threshold < ALL_CONNECTIONS {
-            let is_asked = said.full_len > 0 && said.direction == CallDirection::FromClient;
-            if !self.samples_connection(mix_bits(said.socket ^ self.seed), is_asked) {
-                self.record_shed(said.time_ns);
+            let is_asked = chunk.full_len > 0 && chunk.direction == CallDirection::FromClient;
+            if !self.samples_connection(mix_bits(chunk.socket ^ self.seed), is_asked) {
+                self.record_shed(chunk.time_ns);
                 return Ok(());
             }
         }
-        self.inner.socket_chunk(said)
+        self.inner.socket_chunk(chunk)
     }
 
     fn tick(&mut self, now_ns: u64) -> anyhow::Result<()> {

@@ -85,10 +85,10 @@ impl CaptureOutput for QueryOutput {
         Ok(())
     }
 
-    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
+    fn socket_chunk(&mut self, chunk: &SocketChunk<'_>) -> anyhow::Result<()> {
         self.items += 1;
-        self.writer.now_ns = said.time_ns;
-        self.decoder.decode_socket_chunk(said, &mut self.writer);
+        self.writer.now_ns = chunk.time_ns;
+        self.decoder.decode_socket_chunk(chunk, &mut self.writer);
         self.writer.finish_item();
         Ok(())
     }
@@ -268,9 +268,9 @@ impl CaptureOutput for DigestOutput {
         Ok(())
     }
 
-    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
+    fn socket_chunk(&mut self, chunk: &SocketChunk<'_>) -> anyhow::Result<()> {
         self.items += 1;
-        self.decoder.decode_socket_chunk(said, &mut self.sink);
+        self.decoder.decode_socket_chunk(chunk, &mut self.sink);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub trait CaptureOutput {
     ///
     /// # Errors
     /// Nothing can be taken any more, or this output is of packets.
-    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()>;
+    fn socket_chunk(&mut self, chunk: &SocketChunk<'_>) -> anyhow::Result<()>;
 
     /// Called after each batch, and at least ten times a second, to hand on data that has waited long enough.
     /// `now_ns`: Unix time.

@@ -39,7 +39,7 @@ impl CaptureOutput for PacketOutput {
         Ok(())
     }
 
-    fn socket_chunk(&mut self, _said: &SocketChunk<'_>) -> anyhow::Result<()> {
+    fn socket_chunk(&mut self, _chunk: &SocketChunk<'_>) -> anyhow::Result<()> {
         bail!("a capture file holds packets, and sockets have none: say --queries or --digest");
     }
 

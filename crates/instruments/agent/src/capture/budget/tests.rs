@@ -130,8 +130,8 @@ impl CaptureOutput for RecordingOutput {
         Ok(())
     }
 
-    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
-        self.0.borrow_mut().calls.push(said.socket);
+    fn socket_chunk(&mut self, chunk: &SocketChunk<'_>) -> anyhow::Result<()> {
+        self.0.borrow_mut().calls.push(chunk.socket);
         Ok(())
     }
 
