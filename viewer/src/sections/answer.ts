@@ -36,7 +36,9 @@ function facts(run: Run): HTMLElement {
     `${result.rounds_done} of ${result.rounds_planned} rounds`,
     `windows of ${seconds(result.window_s)}`,
     `took ${seconds(result.duration_s)}`,
-    result.mde?.achieved_pct ? `finds effects of ${num(result.mde.achieved_pct)}% and more` : null,
+    result.mde?.achieved_pct
+      ? `minimum detectable effect ${num(result.mde.achieved_pct)}% (80% power)`
+      : null,
     date(result.started_wall_us),
   ];
   return el('ul', { class: 'facts' }, ...items.filter(Boolean).map(item => el('li', {}, item)));

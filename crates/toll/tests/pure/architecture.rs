@@ -319,7 +319,7 @@ fn no_folders_of_a_crate_use_each_other_in_a_circle() {
         let uses = |folder: &str, other: &str| {
             let direct = format!("crate::{other}::");
             let is_use = |(_, line): &(String, String)| calls(line, &[&direct]);
-            folder != other && built_lines(&folders[folder]).iter().any(|line| is_use(line))
+            folder != other && built_lines(&folders[folder]).iter().any(is_use)
         };
         let mut circle: BTreeSet<&String> = folders.keys().collect();
         // What uses nothing that is left is in no circle.
