@@ -71,9 +71,9 @@ enum ResolvedSource {
 impl ResolvedSource {
     fn resolve(what: &RunSource) -> anyhow::Result<Self> {
         Ok(match what {
-            RunSource::Scenario(scenario, wishes) => {
-                let resolved = ResolvedScenario::new(scenario.as_ref().clone(), wishes)?;
-                Self::Scenario(Box::new(resolved), wishes.clone())
+            RunSource::Scenario(scenario, overrides) => {
+                let resolved = ResolvedScenario::new(scenario.as_ref().clone(), overrides)?;
+                Self::Scenario(Box::new(resolved), overrides.clone())
             }
             RunSource::Plan(plan) => {
                 plan::check_unredacted(plan)?;
@@ -84,14 +84,14 @@ impl ResolvedSource {
 
     fn scenario(&self) -> &str {
         match self {
-            Self::Scenario(settled, _) => &settled.scenario.name,
+            Self::Scenario(resolved, _) => &resolved.scenario.name,
             Self::Plan(plan) => &plan.scenario,
         }
     }
 
     fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
         match self {
-            Self::Scenario(settled, _) => testbed::resolve_setup(settled, choice),
+            Self::Scenario(resolved, _) => testbed::resolve_setup(resolved, choice),
             Self::Plan(plan) => Ok(plan.setup.clone()),
         }
     }
@@ -114,8 +114,8 @@ pub struct FinishedRun {
 /// # Errors
 /// The run cannot begin, or the host or server could not be restored.
 pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> anyhow::Result<FinishedRun> {
-    let mut work = ResolvedSource::resolve(&asked.source)?;
-    let dir = asked.out.clone().unwrap_or_else(|| name::new_run_dir(work.scenario()));
+    let mut source = ResolvedSource::resolve(&asked.source)?;
+    let dir = asked.out.clone().unwrap_or_else(|| name::new_run_dir(source.scenario()));
     let run_id = name::new_run_id(&dir);
     let _alone = HostLock::acquire(&run_id)?;
     make_dir(&dir, asked.readers)
@@ -130,7 +130,8 @@ pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> 
         let path = std::path::absolute(toll_record::temporary_path(&dir, name))?;
         journal.record(Undo::Path { path })?;
     }
-    let conducted = run_in_testbed(&asked, &mut work, &dir, writer, journal, RunContext { progress, cancel });
+    let conducted =
+        run_in_testbed(&asked, &mut source, &dir, writer, journal, RunContext { progress, cancel });
     let ending = match conducted {
         Ok(ending) => ending,
         Err(error) => {
@@ -167,39 +168,39 @@ fn write_result(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Resul
 }
 
 fn run_in_testbed(
-    asked: &RunRequest,
-    work: &mut ResolvedSource,
+    request: &RunRequest,
+    source: &mut ResolvedSource,
     dir: &Path,
     writer: RunWriter,
     journal: Journal,
     caller: RunContext<'_>,
 ) -> anyhow::Result<RunEnd> {
     let RunContext { progress, cancel } = caller;
-    let setup = work.setup(&asked.server)?;
-    let OpenTestbed { testbed: mut stage, mut facts, host } =
-        testbed::open(&asked.server, &setup, dir, journal, progress, cancel)?;
+    let setup = source.setup(&request.server)?;
+    let OpenTestbed { mut testbed, mut facts, host } =
+        testbed::open(&request.server, &setup, dir, journal, progress, cancel)?;
     let conducted = (|| {
         if cancel.is_cancelled() {
             bail!("interrupted before the first trial");
         }
         writer.write_json("host.json", &host).context("cannot write host.json")?;
-        if !stage.rig.captures.is_empty() {
-            let document = Document { profiles: std::mem::take(&mut stage.rig.captures) };
+        if !testbed.rig.captures.is_empty() {
+            let document = Document { profiles: std::mem::take(&mut testbed.rig.captures) };
             writer.write_captures(&document).with_context(|| format!("cannot write {CAPTURES_FILE}"))?;
         }
-        for line in &stage.rig.step_notes {
+        for line in &testbed.rig.step_notes {
             tracing::info!("{line}");
         }
-        let counters = stage.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
+        let counters = testbed.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
-        let ending = trials::run_trials(asked, work, &mut facts, &mut stage, &recorder, dir, caller);
+        let ending = trials::run_trials(request, source, &mut facts, &mut testbed, &recorder, dir, caller);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
     })();
-    let closed = testbed::close(stage);
+    let closed = testbed::close(testbed);
     // What was measured holds even where something could not be put back; that is still an error.
     match (conducted, closed) {
         (conducted, Ok(())) => conducted,

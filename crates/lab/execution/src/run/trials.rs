@@ -22,8 +22,8 @@ use toll_sys::cancel::CancelToken;
 use toll_sys::count_format::format_count;
 
 pub(super) fn run_trials(
-    asked: &RunRequest,
-    work: &mut ResolvedSource,
+    request: &RunRequest,
+    source: &mut ResolvedSource,
     facts: &mut TestbedFacts,
     testbed: &mut Testbed,
     recorder: &Recorder,
@@ -31,10 +31,10 @@ pub(super) fn run_trials(
     caller: RunContext<'_>,
 ) -> anyhow::Result<RunEnd> {
     let RunContext { progress, cancel } = caller;
-    let fill_of = placeholders_by_arm(work, testbed);
+    let fill_of = placeholders_by_arm(source, testbed);
     let fill_of = |arm: &str| fill_of.get(arm).cloned().unwrap_or_default();
-    let required = match work {
-        ResolvedSource::Scenario(settled, _) => settled.required(facts, &fill_of),
+    let required = match source {
+        ResolvedSource::Scenario(resolved, _) => resolved.required(facts, &fill_of),
         ResolvedSource::Plan(plan) => {
             plan.arms.iter().flat_map(|arm| plan::required(arm, &fill_of(&arm.name))).collect()
         }
@@ -42,26 +42,26 @@ pub(super) fn run_trials(
     facts.host.missing = host::missing(required);
     let facts = &*facts;
     // Rates that are shares of a capacity are not known yet, everything else is.
-    let draft = match work {
-        ResolvedSource::Scenario(settled, _) => settled.plan(facts, &fill_of, asked.command.clone())?,
-        ResolvedSource::Plan(plan) => resolve_repeated_plan(plan, facts, &fill_of, &asked.command)?,
+    let draft = match source {
+        ResolvedSource::Scenario(resolved, _) => resolved.plan(facts, &fill_of, request.command.clone())?,
+        ResolvedSource::Plan(plan) => resolve_repeated_plan(plan, facts, &fill_of, &request.command)?,
     };
     let begun = Instant::now();
-    let mut env = HostEnv::new(testbed, recorder, dir, cancel, progress, draft.seed, asked.keep_artefacts);
+    let mut env = HostEnv::new(testbed, recorder, dir, cancel, progress, draft.seed, request.keep_artefacts);
     let ending = (|| {
-        let plan = match work {
-            ResolvedSource::Scenario(settled, wishes) => {
-                settled.resolve_rates(
-                    &measure_capacities(settled, facts, wishes, &draft, &mut env)?,
-                    &wishes.rates,
+        let plan = match source {
+            ResolvedSource::Scenario(resolved, overrides) => {
+                resolved.resolve_rates(
+                    &measure_capacities(resolved, facts, overrides, &draft, &mut env)?,
+                    &overrides.rates,
                 )?;
-                let draft = settled.plan(facts, &fill_of, asked.command.clone())?;
-                print_run_summary(&draft, settled, dir);
-                power_forecast::check_time(&draft, &settled.times)?;
-                let mut plan = plan_after_pilot(draft, settled, &mut env, cancel)?;
+                let draft = resolved.plan(facts, &fill_of, request.command.clone())?;
+                print_run_summary(&draft, resolved, dir);
+                power_forecast::check_time(&draft, &resolved.times)?;
+                let mut plan = plan_after_pilot(draft, resolved, &mut env, cancel)?;
                 if !cancel.is_cancelled() {
-                    resolve_lengths(&mut plan, &settled.times, begun, progress)?;
-                    if let Some(over) = wishes.spread {
+                    resolve_lengths(&mut plan, &resolved.times, begun, progress)?;
+                    if let Some(over) = overrides.spread {
                         plan::spread_rounds(&mut plan, over.0)?;
                     }
                 }
@@ -98,9 +98,9 @@ pub(super) fn run_trials(
 }
 
 /// Placeholders and values by arm.
-fn placeholders_by_arm(work: &ResolvedSource, testbed: &Testbed) -> BTreeMap<String, PlaceholderValues> {
-    let names: Vec<&String> = match work {
-        ResolvedSource::Scenario(settled, _) => settled.arms.iter().map(|arm| &arm.name).collect(),
+fn placeholders_by_arm(source: &ResolvedSource, testbed: &Testbed) -> BTreeMap<String, PlaceholderValues> {
+    let names: Vec<&String> = match source {
+        ResolvedSource::Scenario(resolved, _) => resolved.arms.iter().map(|arm| &arm.name).collect(),
         ResolvedSource::Plan(plan) => plan.arms.iter().map(|arm| &arm.name).collect(),
     };
     names.into_iter().map(|name| (name.clone(), testbed.placeholders_of(name))).collect()

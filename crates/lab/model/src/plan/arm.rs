@@ -280,9 +280,9 @@ mod tests {
         assert_eq!(arm("command = \"cat\"\nsettle = \"3s\"").settle_s, 3.0);
         assert_eq!(arm("command = \"cat\"").settle_s, 0.0);
         let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
-        let wishes =
+        let overrides =
             crate::plan::RunOverrides { settle: Some(toll_sys::units::Seconds(0.2)), ..Default::default() };
-        let resolved = crate::plan::ResolvedScenario::new(scenario, &wishes).unwrap();
+        let resolved = crate::plan::ResolvedScenario::new(scenario, &overrides).unwrap();
         let general = resolved.arms.iter().find(|arm| arm.name == "general").unwrap();
         assert_eq!(resolve_settle_s(general, &resolved.times), 0.2);
     }

@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    fn settled(preset: &str, arm: &str) -> ResolvedScenario {
+    fn resolve_preset(preset: &str, arm: &str) -> ResolvedScenario {
         let overrides = RunOverrides { arms: Some(vec![arm.into()]), ..RunOverrides::default() };
         ResolvedScenario::new(Preset::named(preset).unwrap().scenario().unwrap(), &overrides).unwrap()
     }
@@ -226,22 +226,22 @@ mod tests {
         placeholders
     }
 
-    fn planned(settled: &ResolvedScenario, facts: &TestbedFacts, arm: &str) -> Arm {
-        let plan = settled.plan(facts, &|_| fill(), vec![]).unwrap();
+    fn planned(resolved: &ResolvedScenario, facts: &TestbedFacts, arm: &str) -> Arm {
+        let plan = resolved.plan(facts, &|_| fill(), vec![]).unwrap();
         plan.arms.into_iter().find(|planned| planned.name == arm).unwrap()
     }
 
     #[test]
     fn a_dump_needs_the_program_of_its_own_server_and_no_other() {
-        let settled = settled("socket-vs-tcp", "dump-tcp");
+        let resolved = resolve_preset("socket-vs-tcp", "dump-tcp");
         for (flavour, own) in [("mysql", "mysqldump"), ("mariadb", "mariadb-dump")] {
             let program = |name: &str| Required::Program(name.to_owned());
-            let required = settled.required(&facts(flavour, &[]), &|_| fill());
+            let required = resolved.required(&facts(flavour, &[]), &|_| fill());
             let dumps = ["mysqldump", "mariadb-dump"].map(|name| required.contains(&program(name)));
             assert_eq!(dumps, [flavour == "mysql", flavour == "mariadb"]);
             for dump in ["mysqldump", "mariadb-dump"] {
                 let facts = facts(flavour, &[(program(dump), "not installed")]);
-                let why = planned(&settled, &facts, "dump-tcp").unavailable;
+                let why = planned(&resolved, &facts, "dump-tcp").unavailable;
                 assert_eq!(why.as_deref(), (dump == own).then_some("not installed"));
             }
         }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_plan_is_the_same_for_the_same_facts_whatever_the_host() {
         let facts = facts("mariadb", &[]);
-        let plan = settled("tcpdump-impact", "burn").plan(&facts, &|_| fill(), vec![]).unwrap();
+        let plan = resolve_preset("tcpdump-impact", "burn").plan(&facts, &|_| fill(), vec![]).unwrap();
         assert_eq!((plan.seed, plan.started_wall_us), (1_000_000_002, 3_000_000_016));
         let burn = plan.arms.iter().find(|arm| arm.name == "burn").unwrap();
         assert!((burn.burn_share.unwrap() - 0.6).abs() < 1e-9, "a tenth of six CPUs");

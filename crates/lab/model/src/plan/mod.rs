@@ -428,19 +428,19 @@ mod tests {
                     [[arm]]\nname = \"none\"\ntitle = \"t\"\nrole = \"baseline\"\n\
                     [[arm]]\nname = \"slow\"\ntitle = \"t\"\nworkload = { rate = 5.0 }\n";
         let scenario = Scenario::parse(text).unwrap();
-        let settled =
+        let resolved =
             ResolvedScenario::new(scenario, &RunOverrides { rate: Some(70.0), ..RunOverrides::default() })
                 .unwrap();
-        let rates: Vec<_> = settled.arms.iter().map(|arm| settled.arm_workload(arm).rate_per_s).collect();
+        let rates: Vec<_> = resolved.arms.iter().map(|arm| resolved.arm_workload(arm).rate_per_s).collect();
         assert_eq!(rates, [Some(70.0), Some(5.0)]);
     }
 
     #[test]
     fn an_arm_whose_counterpart_cannot_run_cannot_run_either() {
         let scenario = Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
-        let settled = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
+        let resolved = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
         let mut arms: Vec<toll_record::Arm> =
-            settled.arms.iter().map(|arm| resolved(settled.scenario.clone(), &arm.name)).collect();
+            resolved.arms.iter().map(|arm| resolve_arm(resolved.scenario.clone(), &arm.name)).collect();
         arms.iter_mut().find(|arm| arm.name == "tcp-64").unwrap().unavailable = Some("no TCP".into());
         mark_missing_reference(&mut arms);
         let why = |name: &str| arms.iter().find(|arm| arm.name == name).unwrap().unavailable.clone();
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(why("text-64"), None);
     }
 
-    fn resolved(scenario: Scenario, name: &str) -> toll_record::Arm {
+    fn resolve_arm(scenario: Scenario, name: &str) -> toll_record::Arm {
         let resolved = ResolvedScenario::new(scenario, &RunOverrides::default()).unwrap();
         let definitions = Definitions::new(&resolved.scenario.define, "mariadb");
         let written = resolved.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
@@ -464,13 +464,13 @@ mod tests {
         let mut placeholders = PlaceholderValues::default();
         placeholders.set("port", "33002".into());
         assert_eq!(
-            arm::format_treatment(&resolved(scenario(), "B"), &placeholders),
+            arm::format_treatment(&resolve_arm(scenario(), "B"), &placeholders),
             "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
         );
         let mut with_secret = scenario();
         let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "B").unwrap();
         arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
-        let arm = resolved(with_secret, "B");
+        let arm = resolve_arm(with_secret, "B");
         assert_eq!(arm::format_treatment(&arm, &placeholders), "sh -c 'mysqldump -p*** | gzip'");
     }
 

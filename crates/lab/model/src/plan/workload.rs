@@ -6,7 +6,7 @@ use toll_record::Workload;
 use toll_sys::units::Percent;
 
 /// The scenario's load with the user's overrides. `rows`: of the flag or the profile.
-pub fn resolve(scenario: &Scenario, wishes: &RunOverrides, rows: Option<u64>) -> Workload {
+pub fn resolve(scenario: &Scenario, overrides: &RunOverrides, rows: Option<u64>) -> Workload {
     let driver = match scenario.subject {
         Subject::Server => "toll",
         Subject::Host => "none",
@@ -25,12 +25,12 @@ pub fn resolve(scenario: &Scenario, wishes: &RunOverrides, rows: Option<u64>) ->
         rate_per_s: None,
     };
     let mut workload = overlay(&base, &scenario.workload);
-    if let Some(driver) = &wishes.driver {
+    if let Some(driver) = &overrides.driver {
         workload.driver.clone_from(driver);
     }
     workload.rows = rows.unwrap_or(workload.rows);
-    workload.threads = wishes.threads.unwrap_or(workload.threads);
-    workload.tables = wishes.tables.unwrap_or(workload.tables);
+    workload.threads = overrides.threads.unwrap_or(workload.threads);
+    workload.tables = overrides.tables.unwrap_or(workload.tables);
     workload
 }
 
