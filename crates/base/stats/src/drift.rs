@@ -106,7 +106,7 @@ pub fn estimate_drift(windows: &[TimedWindow], against: &[Option<usize>]) -> Opt
 /// Share of the drift whose subtraction leaves the least variance in the pairs, 0..=1. It is the slope of the
 /// pairs' differences on the predicted differences, within arms. Turning the arms of a round about turns
 /// both, and the slope stays.
-fn best_share(windows: &[TimedWindow], foretold: &[f64], against: &[Option<usize>]) -> f64 {
+fn best_share(windows: &[TimedWindow], predicted_drift: &[f64], against: &[Option<usize>]) -> f64 {
     let mut at = BTreeMap::new();
     for (i, window) in windows.iter().enumerate() {
         at.insert((window.arm, window.round), i);
@@ -115,8 +115,9 @@ fn best_share(windows: &[TimedWindow], foretold: &[f64], against: &[Option<usize
     for (arm, other) in against.iter().enumerate().filter_map(|(arm, other)| Some((arm, (*other)?))) {
         let pairs = at.range((arm, 0)..=(arm, usize::MAX));
         let pairs = pairs.filter_map(|(&(_, round), &i)| Some((i, *at.get(&(other, round))?)));
-        let (d, g): (Vec<f64>, Vec<f64>) =
-            pairs.map(|(i, j)| (windows[i].y - windows[j].y, foretold[i] - foretold[j])).unzip();
+        let (d, g): (Vec<f64>, Vec<f64>) = pairs
+            .map(|(i, j)| (windows[i].y - windows[j].y, predicted_drift[i] - predicted_drift[j]))
+            .unzip();
         let spread = crate::sd(&d).powi(2);
         // An arm that is wild has no more to say than one that is not.
         if spread > 0.0 {
@@ -156,11 +157,11 @@ fn predict_drift(windows: &[TimedWindow], residuals: &[f64], memory_s: f64) -> O
         return None;
     }
     let share = (product / squares).min(1.0);
-    let foretold = (2.0 * share * product - share * share * squares) / all;
+    let explained_share = (2.0 * share * product - share * share * squares) / all;
     Some(Drift {
         by_window: near.iter().map(|near| share * near).collect(),
         decay_s: memory_s,
-        explained_share: foretold,
+        explained_share,
     })
 }
 

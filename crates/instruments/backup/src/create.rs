@@ -68,7 +68,7 @@ pub struct BackupSummary {
     pub throttle: Option<toll_throttle::ThrottleSummary>,
 }
 
-/// Takes a backup. `seen` is told how many bytes were dumped, of about how many.
+/// Creates a backup. Reports the bytes dumped, and the estimated total.
 pub fn create_backup(
     asked: &BackupOptions,
     cancel: &CancelToken,

@@ -118,7 +118,7 @@ pub enum OutputKind {
     Stream(String),
 }
 
-/// The program around a capture: signals, and whoever reads what is found.
+/// The program around a capture: its signals, and the reader of its output.
 pub trait CaptureFrontend {
     /// Called once, when the tap is open and the rights to open it are given up. What it returns is looked at from then on.
     ///

@@ -60,13 +60,13 @@ pub fn serve_connection(tcp: TcpStream, receiver: &Receiver) -> Result<()> {
 /// Why no more is heard.
 enum ConnectionEnd {
     Broken(anyhow::Error),
-    /// The sender is told.
+    /// The sender gets the reason.
     Refused(anyhow::Error),
     Stopped,
 }
 
 impl ConnectionEnd {
-    /// Whoever says what is no message is told so; whoever is gone cannot be.
+    /// A peer that sends no valid message gets the reason, unless it has gone.
     fn from_error(error: anyhow::Error) -> Self {
         if error.is::<MessageError>() { Self::Refused(error) } else { Self::Broken(error) }
     }

@@ -247,7 +247,7 @@ impl Shared {
         Ok(is_news)
     }
 
-    /// What `says` answers of what is kept, and whether the other end has taken more of it.
+    /// Result of `says` on the resend buffer, and whether the receiver has acknowledged more of it.
     fn record_progress(&self, says: impl FnOnce(&mut ResendBuffer) -> bool) -> (bool, bool) {
         let mut state = self.lock();
         state.last_heard = Instant::now();
