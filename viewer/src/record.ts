@@ -268,6 +268,11 @@ panels?: Array<string>,
 diagonal?: string | null, };
 
 /**
+ * Clock of a run.
+ */
+export type Clock = "real" | "counted";
+
+/**
  * Comparison of an arm's windows with the baseline's.
  */
 export type Compare = "log-ratio" | "difference" | "absolute" | "median";
@@ -328,6 +333,23 @@ effect?: number | null, ci95?: [number, number] | null, ok: boolean, text: strin
  * Unit that a meter counts.
  */
 export type Counted = "statements" | "events" | "packets";
+
+/**
+ * A clock that counts instructions: each takes one nanosecond of the virtual machine's time, and idle time is skipped.
+ */
+export type CountedClock = { 
+/**
+ * First line of the emulator's version output.
+ */
+emulator: string, 
+/**
+ * Virtual machines that shared the rounds.
+ */
+machines: number, cpus_per_machine: number, ns_per_instruction: number, 
+/**
+ * Real time of the whole run, seconds.
+ */
+wall_s: number, };
 
 /**
  * Data that loads and commands find.
@@ -484,7 +506,11 @@ settings: { [key in string]: string }, tools: Array<Tool>,
 /**
  * Server variables that affect the result.
  */
-server_variables: { [key in string]: string }, };
+server_variables: { [key in string]: string }, 
+/**
+ * The virtual machine whose clock counted instructions; absent: measured on the real clock.
+ */
+counted?: CountedClock | null, };
 
 /**
  * The stages of all trials of an arm.
@@ -847,7 +873,11 @@ command: Array<string>, scenario: string,
 /**
  * The question that the scenario asks, one sentence.
  */
-question: string, profile: string, seed: number, 
+question: string, profile: string, 
+/**
+ * What seconds of this run are; absent: real ones.
+ */
+clock?: Clock, seed: number, 
 /**
  * Name of the arm that all others are compared with.
  */

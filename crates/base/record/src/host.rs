@@ -25,6 +25,23 @@ pub struct Host {
     pub tools: Vec<Tool>,
     /// Server variables that affect the result.
     pub server_variables: BTreeMap<String, String>,
+    /// The virtual machine whose clock counted instructions; absent: measured on the real clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<CountedClock>,
+}
+
+/// A clock that counts instructions: each takes one nanosecond of the virtual machine's time, and idle time is skipped.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct CountedClock {
+    /// First line of the emulator's version output.
+    pub emulator: String,
+    /// Virtual machines that shared the rounds.
+    pub machines: u32,
+    pub cpus_per_machine: u32,
+    pub ns_per_instruction: u32,
+    /// Real time of the whole run, seconds.
+    pub wall_s: f64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

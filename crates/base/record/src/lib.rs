@@ -29,7 +29,7 @@ mod typescript;
 
 pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
 pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
-pub use host::{Host, Tool};
+pub use host::{CountedClock, Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use limit::{Limit, LimitResult};
 pub use outcome::{
@@ -39,7 +39,7 @@ pub use outcome::{
 pub use packet_accounting::{Ledger, LedgerStage, Losses, Sent, Stage};
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
-    Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
+    Arm, ArtefactKind, Clock, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
     Signal, Treatment, Window, Workload,
 };
 pub use result::{

@@ -16,6 +16,9 @@ pub struct Plan {
     /// The question that the scenario asks, one sentence.
     pub question: String,
     pub profile: String,
+    /// What seconds of this run are; absent: real ones.
+    #[serde(default, skip_serializing_if = "Clock::is_real")]
+    pub clock: Clock,
     pub seed: u64,
     /// Name of the arm that all others are compared with.
     pub baseline: String,
@@ -85,6 +88,24 @@ pub struct Plan {
     /// Result of the pilot; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<Pilot>,
+}
+
+/// Clock of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// The host's own.
+    #[default]
+    Real,
+    /// That of a virtual machine, in which each instruction takes one nanosecond.
+    Counted,
+}
+
+impl Clock {
+    pub fn is_real(&self) -> bool {
+        *self == Self::Real
+    }
 }
 
 impl Plan {

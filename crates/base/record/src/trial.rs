@@ -105,6 +105,9 @@ pub struct Cpu {
     /// user + nice + system + irq + softirq of all CPUs.
     pub host_busy_us: u64,
     pub host_steal_us: u64,
+    /// Interrupts and softirqs, which the parties' own times leave out; absent where the kernel does not count them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq_us: Option<u64>,
     /// Absent where the server's process is not known. Older runs have 0 there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_us: Option<u64>,

@@ -31,6 +31,7 @@ pub fn describe_host(data: &Path, server_variables: &BTreeMap<String, String>) -
         settings: read_kernel_settings(),
         tools: tools::detect_tools(),
         server_variables: select_variables(server_variables),
+        counted: None,
     }
 }
 

@@ -13,6 +13,7 @@ pub fn read_cpu(server: Option<&ServerHandle>, driver: Option<&Driver>, treatmen
     Cpu {
         host_busy_us,
         host_steal_us,
+        irq_us: None,
         // No running process's clock is zero: the process is gone.
         server_us: server
             .and_then(|standing| standing.restart_detector.pid())

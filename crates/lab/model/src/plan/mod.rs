@@ -260,6 +260,7 @@ impl ResolvedScenario {
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
+            clock: toll_record::Clock::Real,
             seed,
             baseline: self.scenario.baseline.clone(),
             primary: self.scenario.primary.clone(),

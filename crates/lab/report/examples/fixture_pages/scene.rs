@@ -178,6 +178,7 @@ pub fn plan(shape: &Shape, made: &[FixtureArm], order: Vec<Vec<String>>) -> Plan
             |hostile| format!("Does {hostile} stay text?"),
         ),
         profile: "fixture".into(),
+        clock: toll_record::Clock::Real,
         seed: shape.seed,
         baseline: "none".into(),
         primary: "latency_us_mean".into(),
@@ -236,5 +237,6 @@ pub fn host(shape: &Shape) -> Host {
             Tool { name: "bpftrace".into(), version: None },
         ],
         server_variables: pairs(&[("innodb_flush_log_at_trx_commit", "1"), ("query_cache_type", "OFF")]),
+        counted: None,
     }
 }

@@ -57,6 +57,7 @@ fn a_plan() -> Plan {
         scenario: "cost".into(),
         question: "What does it cost?".into(),
         profile: "quick".into(),
+        clock: toll_record::Clock::Real,
         seed: u64::MAX - 1,
         baseline: "none".into(),
         primary: "latency_us_mean".into(),

@@ -142,6 +142,7 @@ impl SyntheticRun {
             scenario: "tcpdump-impact".into(),
             question: "What does it cost a busy host to collect its queries?".into(),
             profile: "quick".into(),
+            clock: toll_record::Clock::Real,
             seed: self.seed,
             baseline: "none".into(),
             primary: "qps".into(),
