@@ -46,6 +46,27 @@ impl CpuTicks {
     }
 }
 
+/// Time in which tasks had a CPU since boot, interrupts among it, microseconds; exact to a task's last switch. `None`: the
+/// kernel does not say (CONFIG_SCHEDSTATS).
+pub fn busy_us() -> Option<u64> {
+    parse_schedstat_us(&read_trimmed("/proc/schedstat"))
+}
+
+/// Time in interrupts and softirqs since boot, microseconds. `None`: the kernel does not count it apart
+/// (CONFIG_IRQ_TIME_ACCOUNTING).
+pub fn interrupts_us() -> Option<u64> {
+    let pressure = read_trimmed("/proc/pressure/irq");
+    pressure.lines().find(|line| line.starts_with("full"))?.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+/// The seventh number of each `cpuN` line: nanoseconds in which that CPU ran tasks.
+fn parse_schedstat_us(text: &str) -> Option<u64> {
+    let cpus = text.lines().filter(|line| line.starts_with("cpu"));
+    let run: Vec<u64> =
+        cpus.map(|line| line.split_ascii_whitespace().nth(7)?.parse().ok()).collect::<Option<_>>()?;
+    (!run.is_empty()).then(|| run.iter().sum::<u64>() / 1_000)
+}
+
 /// CPUs that programs may use here.
 pub fn available() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
@@ -54,6 +75,13 @@ pub fn available() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_of_tasks_is_summed_over_cpus_in_microseconds() {
+        let text = "version 15\ntimestamp 1\ncpu0 0 0 1 2 3 4 9000500 5 6\ndomain0 3 1 2\ncpu1 0 0 0 0 0 0 1000500 0 0";
+        assert_eq!(parse_schedstat_us(text), Some(10_001));
+        assert_eq!(parse_schedstat_us(""), None);
+    }
 
     #[test]
     fn ticks_are_read_as_the_kernel_writes_them() {

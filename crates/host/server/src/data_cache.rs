@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use toll_journal::{Journal, Undo, quoted_name};
@@ -72,24 +72,49 @@ pub(super) fn start_from_cache(
 ) -> Result<Sandbox> {
     let program = ServerProgram::find(spec.program.as_deref())?;
     let spec = SandboxSpec { data_bytes: data.bytes, ..spec.clone() };
+    let (entry, lock) = ensure_entry(&spec, data, &program, journal, tell, load)?;
+    let sandbox = Sandbox::start_with(&spec, program, journal, |_, home| {
+        clone_datadir(&entry, &home.join("data"), &home.join("clone.log"), journal, &spec.cancel)
+    });
+    drop(lock);
+    sandbox
+}
+
+/// Makes the entry of `data` if it is missing.
+pub(super) fn prepare(
+    spec: &SandboxSpec,
+    data: &DatasetSpec,
+    journal: &Journal,
+    tell: &dyn Fn(&str),
+    load: impl FnOnce(&Target) -> Result<()>,
+) -> Result<()> {
+    let program = ServerProgram::find(spec.program.as_deref())?;
+    let spec = SandboxSpec { data_bytes: data.bytes, ..spec.clone() };
+    ensure_entry(&spec, data, &program, journal, tell, load).map(drop)
+}
+
+/// The entry of `data`, made if it is missing, and the lock that keeps it while it is cloned.
+fn ensure_entry(
+    spec: &SandboxSpec,
+    data: &DatasetSpec,
+    program: &ServerProgram,
+    journal: &Journal,
+    tell: &dyn Fn(&str),
+    load: impl FnOnce(&Target) -> Result<()>,
+) -> Result<(PathBuf, Flock<File>)> {
     let cache = spec.cache_dir()?.join("prepared");
     std::fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
-    let entry = cache.join(cache_key(&program, &spec, data));
-
+    let entry = cache.join(cache_key(program, spec, data));
     // Shared while cloning, exclusive while making: whoever comes second waits, then clones.
     let mut lock = lock_entry(&entry, FlockArg::LockShared, tell)?;
     if !entry.is_dir() {
         drop(lock);
         lock = lock_entry(&entry, FlockArg::LockExclusive, tell)?;
         if !entry.is_dir() {
-            build_entry(&entry, &spec, data, &program, journal, tell, load)?;
+            build_entry(&entry, spec, data, program, journal, tell, load)?;
         }
     }
-    let sandbox = Sandbox::start_with(&spec, program, journal, |_, home| {
-        clone_datadir(&entry, &home.join("data"), &home.join("clone.log"), journal, &spec.cancel)
-    });
-    drop(lock);
-    sandbox
+    Ok((entry, lock))
 }
 
 /// Everything on which the bytes of a data directory depend.

@@ -35,7 +35,15 @@ enum Line {
     Trial(TrialLine),
     Sample(Sample),
     Artefact(Artefact),
-    Latency { arm: String, trial: u32, begin_us: u64, duration_us: u64, histogram: Box<Histogram<u64>> },
+    Latency {
+        arm: String,
+        trial: u32,
+        begin_us: u64,
+        duration_us: u64,
+        histogram: Box<Histogram<u64>>,
+    },
+    /// All lines until here are to be in the kernel's hands; the answer says when.
+    Flush(SyncSender<()>),
     End,
 }
 
@@ -77,6 +85,15 @@ impl Recorder {
         self.send(Line::Latency { arm: arm.to_owned(), trial, begin_us, duration_us, histogram });
     }
 
+    /// Waits until all that was recorded so far is in the run's files.
+    pub fn flush(&self) -> anyhow::Result<()> {
+        let (done, flushed) = sync_channel(1);
+        self.send(Line::Flush(done));
+        // A recorder that failed answers nobody.
+        let _ = flushed.recv();
+        self.check()
+    }
+
     /// Fails once the run directory cannot be written any more.
     pub fn check(&self) -> anyhow::Result<()> {
         match self.failure.lock() {
@@ -115,6 +132,10 @@ fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<(
             Ok(Line::Artefact(line)) => writer.write_artefact(&line)?,
             Ok(Line::Latency { arm, trial, begin_us, duration_us, histogram }) => {
                 writer.write_latency(&arm, trial, begin_us, duration_us, &histogram)?;
+            }
+            Ok(Line::Flush(done)) => {
+                writer.flush()?;
+                let _ = done.send(());
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.finish(),

@@ -17,7 +17,7 @@ use toll_execution::testbed::ServerChoice;
 use toll_execution::trial_loop::RunEnd;
 use toll_model::plan::{ResolvedScenario, RunOverrides};
 use toll_model::scenario::{MAX_ROUNDS, Subject, sweep_percents};
-use toll_record::{Role, RunDir, RunResult};
+use toll_record::{Clock, Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
 use toll_sys::units::{self, Percent, Seconds};
@@ -128,6 +128,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
     let (Some(name), None) = (&arguments.scenario, &arguments.plan) else { return repeat_plan(arguments) };
     let (scenario, text) = scenario_file::load(name)?;
     let overrides = RunOverrides {
+        clock: Clock::default(),
         profile: arguments.profile,
         driver: arguments.driver,
         arms: arguments.arms,

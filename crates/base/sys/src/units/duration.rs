@@ -1,7 +1,7 @@
 //! Duration parser: `300ms`, `5s`, `2m`, `1h`, or a bare number of seconds.
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -40,6 +40,13 @@ impl FromStr for Seconds {
             return Err(format!("{text:?} is more than a day"));
         }
         Ok(Self(seconds))
+    }
+}
+
+/// As the number of seconds, which it is read from too.
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(self.0)
     }
 }
 

@@ -9,6 +9,8 @@ mod name;
 mod power_forecast;
 mod trials;
 
+pub use name::{new_run_dir, new_run_id};
+
 use crate::collector::{Collectors, ServerCounters};
 use crate::recorder::Recorder;
 use crate::testbed::{self, OpenTestbed, ServerChoice};
@@ -21,7 +23,7 @@ use toll_journal::{Journal, Undo};
 use toll_model::plan::{self, ResolvedScenario, RunOverrides};
 use toll_model::scenario::Scenario;
 use toll_net::pcap::profile::json::Document;
-use toll_record::{CAPTURES_FILE, Plan, RunDir, RunResult, RunWriter, Setup};
+use toll_record::{CAPTURES_FILE, Clock, Plan, RunDir, RunResult, RunWriter, Setup};
 use toll_server::lock::HostLock;
 use toll_sys::cancel::CancelToken;
 use toll_sys::{private_file, redact};
@@ -89,6 +91,13 @@ impl ResolvedSource {
         }
     }
 
+    fn clock(&self) -> Clock {
+        match self {
+            Self::Scenario(resolved, _) => resolved.clock,
+            Self::Plan(plan) => plan.clock,
+        }
+    }
+
     fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
         match self {
             Self::Scenario(resolved, _) => testbed::resolve_setup(resolved, choice),
@@ -118,8 +127,7 @@ pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> 
     let dir = asked.out.clone().unwrap_or_else(|| name::new_run_dir(source.scenario()));
     let run_id = name::new_run_id(&dir);
     let _alone = HostLock::acquire(&run_id)?;
-    make_dir(&dir, asked.readers)
-        .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
+    make_run_dir(&dir, asked.readers)?;
     private_file::create_dir(&dir.join("artefacts"))?;
     let writer = RunWriter::create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
@@ -149,6 +157,10 @@ pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> 
 /// Makes the run directory, and those above it that are not there, for the readers that the user allows.
 ///
 /// Whatever the umask: who may write into it may put anything in the place of what toll writes.
+pub fn make_run_dir(dir: &Path, readers: u32) -> anyhow::Result<()> {
+    make_dir(dir, readers).with_context(|| format!("cannot make the run directory {}", dir.display()))
+}
+
 fn make_dir(dir: &Path, readers: u32) -> std::io::Result<()> {
     let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
     let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
@@ -159,7 +171,7 @@ fn make_dir(dir: &Path, readers: u32) -> std::io::Result<()> {
 }
 
 /// Writes the result, which holds no literals, for the readers that the user allows.
-fn write_result(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
+pub fn write_result(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
     let path = run.root().join("result.json");
     toll_record::write_json(run.root(), "result.json", result)
         .map_err(anyhow::Error::from)
@@ -194,9 +206,12 @@ fn run_in_testbed(
         let counters = testbed.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
-        let collectors = Collectors::start(&recorder, counters, dir);
+        // On the counted clock their own work would be a part of every window.
+        let collectors = source.clock().is_real().then(|| Collectors::start(&recorder, counters, dir));
         let ending = trials::run_trials(request, source, &mut facts, &mut testbed, &recorder, dir, caller);
-        collectors.stop();
+        if let Some(collectors) = collectors {
+            collectors.stop();
+        }
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
     })();

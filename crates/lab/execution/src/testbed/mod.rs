@@ -11,6 +11,7 @@ mod setup;
 
 pub use open::{OpenTestbed, ServerChoice, close, open};
 pub use restart_detector::RestartDetector;
+pub use sandbox::prepare_data;
 pub use setup::resolve_setup;
 
 use crate::treatment::{AdminSession, LogDirectory, RemoteHost, TreatmentContext};

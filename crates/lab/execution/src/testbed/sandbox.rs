@@ -10,10 +10,12 @@ use crate::treatment::{AdminSession, LogDirectory};
 use crate::workload::Endpoints;
 use anyhow::Context;
 use std::net::Ipv4Addr;
+use toll_journal::Journal;
 use toll_model::plan::{ServerFacts, TestbedFacts};
 use toll_mysql::Target;
-use toll_record::{DataSetup, SandboxServer, SandboxSetup};
+use toll_record::{DataSetup, SandboxServer, SandboxSetup, Setup};
 use toll_server::{Sandbox, SandboxSpec};
+use toll_sys::cancel::CancelToken;
 
 /// Starts all servers. If one fails, only its arms are unavailable, unless the baseline is among them.
 pub fn open(
@@ -48,16 +50,8 @@ fn start_server(
     testbed: &Testbed,
 ) -> anyhow::Result<(ServerHandle, ServerFacts)> {
     let mut spec = SandboxSpec {
-        program: Some(setup.program.clone().into()),
-        buffer_pool_bytes: Some(setup.buffer_pool_bytes),
-        max_connections: setup.max_connections,
-        performance_schema: server.performance_schema,
-        ipv6: setup.ipv6,
-        tls: setup.tls,
         link: testbed.rig.far_end.as_ref().filter(|_| setup.from_far_end).and_then(FarEnd::link_ends),
-        settings: server.options.iter().map(|(name, value)| format!("{name}={value}")).collect(),
-        cancel: testbed.cancel.clone(),
-        ..SandboxSpec::default()
+        ..sandbox_spec(server, setup, &testbed.cancel)
     };
     let sandbox = match &testbed.setup.data {
         Some(data) => start_with_data(&mut spec, data, progress, testbed)?,
@@ -104,6 +98,44 @@ fn start_server(
         sandbox: Some(sandbox),
     };
     Ok((standing, found))
+}
+
+fn sandbox_spec(server: &SandboxServer, setup: &SandboxSetup, cancel: &CancelToken) -> SandboxSpec {
+    SandboxSpec {
+        program: Some(setup.program.clone().into()),
+        buffer_pool_bytes: Some(setup.buffer_pool_bytes),
+        max_connections: setup.max_connections,
+        performance_schema: server.performance_schema,
+        ipv6: setup.ipv6,
+        tls: setup.tls,
+        settings: server.options.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        cancel: cancel.clone(),
+        ..SandboxSpec::default()
+    }
+}
+
+/// Has the data of all sandbox servers in the cache, so that they start within seconds. Starts none of them.
+pub fn prepare_data(
+    setup: &Setup,
+    journal: &Journal,
+    progress: &dyn LoadProgress,
+    cancel: &CancelToken,
+) -> anyhow::Result<()> {
+    let (Some(sandbox), Some(data)) = (&setup.sandbox, &setup.data) else { return Ok(()) };
+    let data_spec = data::build_spec(data)?;
+    let tell = |text: &str| tracing::info!("{text}");
+    for (number, server) in sandbox.servers.iter().enumerate() {
+        let spec = sandbox_spec(server, sandbox, cancel);
+        let prepared = Sandbox::prepare(&spec, &data_spec, journal, &tell, |target| {
+            data::load(target, data, progress, cancel)
+        });
+        cancel.check()?;
+        // Options that the server refuses are those of some arms: they are reported where these are started.
+        if number == 0 {
+            prepared?;
+        }
+    }
+    Ok(())
 }
 
 fn start_with_data(

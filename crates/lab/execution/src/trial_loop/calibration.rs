@@ -9,7 +9,7 @@ use super::guard::Tripped;
 use super::trial::{ClosedWindow, TrialParams};
 use anyhow::Context;
 use toll_model::scenario::OnExit;
-use toll_record::{Arm, Switching, Treatment, Window};
+use toll_record::{Arm, Meter, Switching, Treatment, Window};
 
 /// Long enough to average over what a busy host does from second to second.
 const CAPACITY_S: f64 = 4.0;
@@ -55,12 +55,20 @@ impl<E: Environment> TrialLoop<'_, E> {
         timeouts: Timeouts,
     ) -> anyhow::Result<Option<DryRun>> {
         const TIMEOUT_FACTOR: f64 = 3.0;
+        /// Of one that was tried without its load, and shares one CPU with it in its windows.
+        const TIMEOUT_FACTOR_BESIDE: f64 = 50.0;
         const MIN_TIMEOUT_S: f64 = 2.0;
         let arm = self.find_arm(name)?;
         // Long enough to see it fail, or end at once; a dump of an hour is not made twice.
         let at_most_s = timeouts.try_s;
         let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
         once.treatment.again = false;
+        let is_real = self.plan.clock.is_real();
+        if !is_real {
+            // Idle time costs nothing there, time beside a load does.
+            once.meter = Meter::None;
+        }
+        let factor = if is_real { TIMEOUT_FACTOR } else { TIMEOUT_FACTOR_BESIDE };
         let begun_us = self.env.now_us();
         let closed = self.unrecorded_trial(&once, 0.0).map_err(|error| match error.is::<Tripped>() {
             true => error,
@@ -78,7 +86,7 @@ impl<E: Environment> TrialLoop<'_, E> {
                 (arm.window, format!("does not end within {at_most_s:.1} s, and is not run again"))
             }
             (_, Some(s)) => {
-                let at_most_s = timeouts.window_s.unwrap_or((TIMEOUT_FACTOR * s).max(MIN_TIMEOUT_S));
+                let at_most_s = timeouts.window_s.unwrap_or((factor * s).max(MIN_TIMEOUT_S));
                 let window = match arm.window {
                     Window::Done { .. } => arm.window,
                     _ => Window::Done { at_most_s },

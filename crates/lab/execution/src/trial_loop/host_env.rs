@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_model::artefacts;
-use toll_record::{Arm, Artefact, Bin, Cpu, ProcessEnd, Sample, TrialLine};
+use toll_record::{Arm, Artefact, Bin, Cpu, Plan, ProcessEnd, Sample, TrialLine};
 use toll_sys::cancel::CancelToken;
 use toll_sys::{clock, memory, redact};
 
@@ -39,6 +39,7 @@ pub struct HostEnv<'a> {
     pub(super) progress: &'a dyn Progress,
     /// All randomness of the load comes from it.
     seed: u64,
+    clock: toll_record::Clock,
     pub(super) keep_artefacts: bool,
     guard: RunDirGuard<'a>,
     meter: Option<WorkMeter>,
@@ -75,7 +76,7 @@ impl<'a> HostEnv<'a> {
         dir: &Path,
         interrupt: &'a CancelToken,
         progress: &'a dyn Progress,
-        seed: u64,
+        plan: &Plan,
         keep_artefacts: bool,
     ) -> Self {
         Self {
@@ -83,7 +84,8 @@ impl<'a> HostEnv<'a> {
             recorder,
             interrupt,
             progress,
-            seed,
+            seed: plan.seed,
+            clock: plan.clock,
             keep_artefacts,
             guard: RunDirGuard::new(recorder, dir.to_owned()),
             meter: None,
@@ -245,6 +247,8 @@ impl TreatmentControl for HostEnv<'_> {
         let mut placeholders = self.testbed.placeholders_of(&arm.name);
         placeholders.set("duration_s", format!("{lasts_s}"));
         self.link = self.link_counters(arm)?;
+        // Where all share one counted CPU, a tool that starts beside a load takes minutes to start.
+        let _paused = (!self.clock.is_real()).then(|| self.pausable().map(PausableLoad::pause));
         let mut context = treatment_context(self.testbed, arm, self.dry_run_dir.as_deref());
         match Treatment::start(arm, &placeholders, trial, &mut context) {
             Ok(treatment) => {
@@ -275,7 +279,8 @@ impl TreatmentControl for HostEnv<'_> {
     }
 
     fn read_counters(&mut self, arm: &Arm) -> (Cpu, Reading) {
-        let cpu = readings::read_cpu(self.testbed.server_of(&arm.name), self.driver(), &self.treatment);
+        let server = self.testbed.server_of(&arm.name);
+        let cpu = readings::read_cpu(server, self.driver(), &self.treatment, self.clock);
         let admin = self.testbed.server_mut(&arm.name).map(|standing| &mut standing.admin);
         (cpu, self.treatment.read_counters(admin))
     }

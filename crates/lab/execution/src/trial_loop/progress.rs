@@ -6,11 +6,16 @@ use toll_record::Plan;
 
 /// Where the progress of a run is shown.
 pub trait Progress: LoadProgress {
-    /// From now on this is what lies ahead.
-    fn set_plan(&self, plan: &Plan);
+    /// From now on this is what lies ahead, and about how many seconds it takes.
+    fn set_plan(&self, plan: &Plan, expected_s: f64);
 
     /// A trial begins.
     fn begin_trial(&self, round: u32, trial: u32, arm: &str);
+
+    /// A round has ended, and all of it is in the run's files. False: no further round is needed.
+    fn end_round(&self, _round: u32) -> anyhow::Result<bool> {
+        Ok(true)
+    }
 
     /// Minimum detectable effect so far, percent.
     fn show_mde(&self, pct: f64);

@@ -381,7 +381,8 @@ impl Meter for SimMeter {
             Bin {
                 mono_us: i * BIN_US,
                 width_us: BIN_US,
-                statements: RATE / 10,
+                // Slowed by a tenth and by a fifth in turn.
+                statements: if is_slowed { RATE / 10 * (8 + i % 2) / 10 } else { RATE / 10 },
                 events: RATE / 10,
                 errors: 0,
                 latency_us_sum: mean_us * RATE / 10,

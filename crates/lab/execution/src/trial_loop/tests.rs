@@ -6,7 +6,7 @@ mod writeback;
 use super::sim_env::{BIN_US, Fault, RATE, SimEnv};
 use super::{PilotTime, RunEnd, Timeouts, TrialLoop};
 use toll_model::plan::noise::BinOutcome;
-use toll_record::{Arm, Counted, Meter as Counts, Pilot, Plan, Role, Step, Window};
+use toll_record::{Arm, Clock, Counted, Meter as Counts, Pilot, Plan, Role, Step, Window};
 
 fn arm(name: &str, meter: Counts, window: Window) -> Arm {
     let role = if name == "none" { "baseline" } else { "treatment" };
@@ -42,7 +42,7 @@ fn plan(arms: Vec<Arm>, rounds: usize) -> Plan {
 }
 
 fn run(plan: &Plan, sim: &mut SimEnv) -> anyhow::Result<RunEnd> {
-    let mut enough = || Ok(false);
+    let mut enough = |_| Ok(false);
     TrialLoop { plan, env: sim, should_stop: &mut enough }.run()
 }
 
@@ -74,6 +74,26 @@ fn trials_follow_the_order_of_the_plan_and_windows_lie_on_edges_after_settling()
     let mut again = SimEnv::new(Fault::None);
     run(&plan, &mut again).unwrap();
     assert_eq!(again.windows(), sim.windows());
+}
+
+#[test]
+fn on_the_counted_clock_a_window_waits_until_two_bins_agree() {
+    let waited_us = |clock: Clock| {
+        let mut plan = plan(vec![timed("none"), timed("tool")], 1);
+        (plan.clock, plan.jitter) = (clock, 0.0);
+        let mut sim = SimEnv::new(Fault::None);
+        sim.slow = vec![("tool", 950_000)];
+        assert_eq!(run(&plan, &mut sim).unwrap(), RunEnd::Completed);
+        ["none", "tool"].map(|arm| {
+            let of = |step| sim.lines.iter().find(|l| l.arm == arm && l.step == step).unwrap().mono_us;
+            of(WindowBegin) - of(Ready)
+        })
+    };
+    let [none, tool] = waited_us(Clock::Real);
+    assert!(none <= 500_000 + 2 * BIN_US && tool <= 500_000 + 2 * BIN_US, "{none} {tool}");
+    let [none, tool] = waited_us(Clock::Counted);
+    assert!((500_000 + 2 * BIN_US..=500_000 + 4 * BIN_US).contains(&none), "{none}");
+    assert!((950_000 + 2 * BIN_US..=950_000 + 5 * BIN_US).contains(&tool), "{tool}");
 }
 
 #[test]
@@ -209,7 +229,7 @@ fn for_a_second_opinion_each_capture_is_on_once_more_with_new_sessions_and_nothi
     let mut sim = SimEnv::new(Fault::None);
     run(&plan, &mut sim).unwrap();
     let (lines, done) = (sim.lines.len(), sim.done.len());
-    let mut enough = || Ok(false);
+    let mut enough = |_| Ok(false);
     TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough }.cross_check_artefacts().unwrap();
     // Under a number that no trial of the plan has.
     let after = ["load tool", "on tool 4", "load tool anew", "off tool", "count tool"];
@@ -222,7 +242,7 @@ fn a_second_opinion_that_cannot_be_had_is_no_failure_but_a_treatment_that_stays_
     let mut capture = timed("tool");
     capture.artefact = Some(toll_record::ArtefactKind::Pcap);
     let plan = plan(vec![timed("none"), capture], 1);
-    let mut enough = || Ok(false);
+    let mut enough = |_| Ok(false);
     let mut opinion = |fault| {
         let mut sim = SimEnv::new(fault);
         TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough }.cross_check_artefacts()
@@ -251,7 +271,7 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
     let plan = plan(vec![timed("none"), dump], 1);
     let mut sim = SimEnv::new(Fault::None);
     sim.takes = vec![("dump", 400_000)];
-    let mut enough = || Ok(false);
+    let mut enough = |_| Ok(false);
     let mut trial_loop = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
     let per_s = trial_loop.measure_capacity(plan.arms[0].clone()).unwrap();
     assert!((per_s - RATE as f64).abs() < 1.0, "{per_s}");
@@ -274,7 +294,7 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
 
 /// The pilot of a plan in that sim.
 fn pilot(plan: &Plan, sim: &mut SimEnv, time: PilotTime, ending: &[&str]) -> anyhow::Result<Pilot> {
-    TrialLoop { plan, env: sim, should_stop: &mut || Ok(false) }.run_pilot(BinOutcome::Latency, time, ending)
+    TrialLoop { plan, env: sim, should_stop: &mut |_| Ok(false) }.run_pilot(BinOutcome::Latency, time, ending)
 }
 
 #[test]

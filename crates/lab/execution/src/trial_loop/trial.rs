@@ -143,6 +143,9 @@ impl<E: Environment> TrialLoop<'_, E> {
         } else if self.poll_until(arm, self.env.now_us(), settled)?.is_none() {
             return Ok(None);
         }
+        if !self.plan.clock.is_real() && !self.await_steady_load(arm)? {
+            return Ok(None);
+        }
         let length_us = micros(arm.window.at_most_s());
         let open_us = length_us + if until_done { START_TIMEOUT_US } else { 0 };
         let now = self.env.now_us();
@@ -226,6 +229,33 @@ impl<E: Environment> TrialLoop<'_, E> {
             self.env.write_latency(&arm.name, place.trial, begin, end - begin, histogram);
         }
         Ok(Some(closed))
+    }
+
+    /// Waits until two bins in a row hold the same number of statements, but for a hundredth: on the counted clock nothing
+    /// but what has just been switched on makes them differ. False: interrupted.
+    fn await_steady_load(&mut self, arm: &Arm) -> anyhow::Result<bool> {
+        const AGREE: f64 = 0.01;
+        const MOST_BINS: u64 = 10;
+        let since_us = self.env.now_us();
+        for _ in 0..MOST_BINS {
+            let Some(meter) = self.env.meter() else { return Ok(true) };
+            let width_us = meter.bin_width_us();
+            if let [.., before, last] = meter.bins_since(since_us).as_slice() {
+                let [before, last] = [before, last].map(|bin| bin.statements as f64);
+                if (last - before).abs() <= AGREE * before {
+                    return Ok(true);
+                }
+            }
+            let until_us = self.env.now_us() + width_us;
+            let waited = match arm.window.is_until_done() {
+                true => self.wait_until(until_us)?.then_some(false),
+                false => self.poll_until(arm, since_us, until_us)?,
+            };
+            if waited.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Counters at an edge of the window, and the line that records them.

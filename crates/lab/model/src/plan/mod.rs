@@ -41,7 +41,7 @@ use crate::scenario::{Arm, OnExit, Profile, Rate, Scenario, Subject, Sweep, chec
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::catalogue::CATALOGUE;
-use toll_record::{Contrast, FORMAT, Plan, Workload};
+use toll_record::{Clock, Contrast, FORMAT, Plan, Workload};
 
 /// A scenario with every choice made that needs no server.
 #[derive(Debug, Clone)]
@@ -54,6 +54,7 @@ pub struct ResolvedScenario {
     pub arms: Vec<Arm>,
     pub seed: Option<u64>,
     pub early_stop: bool,
+    pub clock: Clock,
 }
 
 /// Largest random delay of a window's begin, as a fraction of its length (statistics notes: U(0, 0.2 W)).
@@ -134,6 +135,7 @@ impl ResolvedScenario {
             arms,
             seed: overrides.seed,
             early_stop: overrides.early_stop,
+            clock: overrides.clock,
         })
     }
 
@@ -260,7 +262,7 @@ impl ResolvedScenario {
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
-            clock: toll_record::Clock::Real,
+            clock: self.clock,
             seed,
             baseline: self.scenario.baseline.clone(),
             primary: self.scenario.primary.clone(),

@@ -1,10 +1,13 @@
 //! Overrides of a scenario by command-line options.
 
+use serde::{Deserialize, Serialize};
+use toll_record::Clock;
 use toll_sys::units::Seconds;
 
 /// Command-line overrides; `None` leaves the scenario's value.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunOverrides {
+    pub clock: Clock,
     pub profile: Option<String>,
     pub driver: Option<String>,
     /// Arms by name. A missing baseline is added.

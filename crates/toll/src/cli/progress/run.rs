@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use toll_execution::LiveLoad;
 use toll_execution::testbed::data::LoadProgress;
 use toll_execution::trial_loop::Progress;
-use toll_model::plan;
 use toll_record::Plan;
 
 /// A bar on a terminal; a line every half minute elsewhere.
@@ -95,9 +94,9 @@ impl LoadProgress for RunProgress {
 }
 
 impl Progress for RunProgress {
-    fn set_plan(&self, plan: &Plan) {
+    fn set_plan(&self, plan: &Plan, expected_s: f64) {
         let trials = plan.order.iter().map(Vec::len).sum::<usize>() as u64;
-        let planned = Duration::from_secs_f64(plan::expected_s(plan));
+        let planned = Duration::from_secs_f64(expected_s);
         let given = plan.time_s.map(Duration::from_secs_f64);
         self.bar.set_length(trials);
         if let Ok(mut ahead) = self.planned_trials.lock() {

@@ -109,7 +109,7 @@ fn a_guard_that_trips_in_the_pilot_a_rehearsal_or_a_second_opinion_ends_the_run(
         assert!(sim.on.is_none() && sim.lines.is_empty() && sim.now_us.get() <= at_us + 100_000);
     }
 
-    let mut enough = || Ok(false);
+    let mut enough = |_| Ok(false);
     let mut sim = tripping(2_000_000);
     let mut trial_loop = TrialLoop { plan: &plan, env: &mut sim, should_stop: &mut enough };
     let timeouts = Timeouts { try_s: 5.0, window_s: None };
