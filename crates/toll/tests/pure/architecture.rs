@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // host: change or watch a host
     ("taps", &[]),
     ("journal", &["mysql", "sys"]),
+    ("vm", &["journal", "sys"]),
     ("server", &["journal", "mysql", "record", "sys"]),
     ("load", &["mysql", "record", "stats", "sys", "wire"]),
     // instruments: one each
