@@ -123,6 +123,8 @@ mod tests {
         assert_eq!(version_of_image(&image), None, "an empty one");
         image[0x300..0x310].copy_from_slice(b"6.1.0-56-amd64 (");
         assert_eq!(version_of_image(&image), Some("6.1.0-56-amd64"));
+        let other: Vec<u8> = image.iter().map(|&byte| if byte == b'H' { b'h' } else { byte }).collect();
+        assert_eq!(version_of_image(&other), None, "another magic");
         image[0x300..0x310].copy_from_slice(b"../../../etc/x (");
         assert_eq!(version_of_image(&image), None);
         image[0x20e..0x210].copy_from_slice(&0xffff_u16.to_le_bytes());
