@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_execution::host::noise::{self, NoiseBenchmark};
@@ -14,6 +14,7 @@ use toll_record::Host;
 use toll_sys::capability::Capability;
 use toll_sys::program::find_program;
 use toll_sys::{disk, memory, paths, units};
+use toll_vm::Kit;
 
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -54,7 +55,8 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
     let cache_dir = paths::cache_dir()?;
     let there = cache_dir.ancestors().find(|dir| dir.is_dir()).map(PathBuf::from).unwrap_or_default();
     let host = describe_host(&cache_dir, &BTreeMap::new());
-    let abilities = readiness::check_abilities(&host.tools);
+    let mut abilities = readiness::check_abilities(&host.tools);
+    abilities.push(check_counting(&cache_dir));
     let noise = (!arguments.no_pilot).then(|| {
         if arguments.format == Format::Text {
             eprint_line!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
@@ -77,6 +79,16 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
         Format::Text => print_report(&findings),
     }
     Ok(if findings.ready { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Ability to measure on a clock that counts instructions.
+fn check_counting(cache_dir: &Path) -> readiness::Ability {
+    let missing = Kit::missing(cache_dir).into_iter();
+    readiness::Ability {
+        what: "counting instructions (--exact)".to_owned(),
+        essential: false,
+        missing: missing.map(|part| readiness::Missing { what: part.what, remedy: part.remedy }).collect(),
+    }
 }
 
 fn print_report(findings: &DoctorReport) {
@@ -106,7 +118,7 @@ fn print_report(findings: &DoctorReport) {
 
     print_line!("tools");
     for tool in &host.tools {
-        print_line!("  {:<16} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
+        print_line!("  {:<18} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
     }
 
     print_line!("can be measured here");

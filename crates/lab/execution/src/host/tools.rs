@@ -20,7 +20,7 @@ const fn tool_spec(name: &'static str, ask: &'static [&'static str], package: &'
     ToolSpec { name, program: name, version_args: ask, package }
 }
 
-pub const TOOLS: [ToolSpec; 18] = [
+pub const TOOLS: [ToolSpec; 20] = [
     tool_spec("mariadbd", &["--version"], "mariadb-server"),
     tool_spec("mysqld", &["--version"], "mysql-server"),
     tool_spec("sysbench", &["--version"], "sysbench"),
@@ -39,6 +39,8 @@ pub const TOOLS: [ToolSpec; 18] = [
     tool_spec("mariadb-dump", &["--version"], "mariadb-client"),
     tool_spec("mysqldump", &["--version"], "mysql-client"),
     tool_spec("zstd", &["--version"], "zstd"),
+    tool_spec("qemu-system-x86_64", &["--version"], "qemu-system-x86"),
+    tool_spec("busybox", &["--help"], "busybox-static"),
 ];
 
 /// All of [`TOOLS`], with the version of each that is installed. As slow as the slowest version command.
