@@ -826,7 +826,7 @@ advised: string | null,
  */
 text: string, };
 
-export type Party = "host" | "server" | "driver" | "treatment" | "remote" | "toll";
+export type Party = "host" | "server" | "driver" | "treatment" | "remote" | "toll" | "irq" | "rest";
 
 /**
  * A stretch in which a process of a treatment wrote nothing.

@@ -87,6 +87,10 @@ pub enum Party {
     Treatment,
     Remote,
     Toll,
+    /// Interrupts and softirqs, where the kernel counts them apart.
+    Irq,
+    /// Of the host, what no other party has: the kernel's own threads.
+    Rest,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

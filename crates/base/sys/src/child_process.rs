@@ -4,7 +4,7 @@
 //! Never passes on a password. toll's own environment may hold some (MYSQL_PWD, TOLL_DSN, cloud keys).
 //! Capture tools and their helpers must not read them, nor anyone who can read their environment.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
 /// Variables that a child inherits: search paths and locale, nothing that grants access.
@@ -32,8 +32,13 @@ const INHERITED_PREFIXES: [&str; 3] = ["LC_", "XDG_", "LD_"];
 pub fn clean_env_command(program: impl AsRef<OsStr>) -> Command {
     #[allow(clippy::disallowed_methods)] // the one place
     let mut command = Command::new(program);
-    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_inherited)));
+    command.env_clear().envs(harmless_variables());
     command
+}
+
+/// Variables of toll's own environment that a child inherits.
+pub fn harmless_variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_inherited))
 }
 
 fn is_inherited(name: &str) -> bool {

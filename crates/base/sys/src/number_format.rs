@@ -27,9 +27,16 @@ pub fn capitalise(text: &str) -> String {
 pub fn format_value(value: f64, unit: &str) -> String {
     match unit {
         "us" => format_duration_us(value),
+        "k instructions" => format_instructions(value * 1e3),
+        "M instructions" => format_instructions(value * 1e6),
+        "G instructions" => format_instructions(value * 1e9),
         "s" => format!("{value:.2} s"),
         "%" => format!("{value:.1}%"),
         "bytes" => format!("{} MB", format_megabytes(value)),
+        _ if unit.ends_with("/G instructions") => match unit.split('/').next() {
+            Some("bytes") => format!("{} MB/G instr", format_megabytes(value)),
+            _ => format!("{}/G instr", format_short(value)),
+        },
         _ => match unit.strip_suffix("/s") {
             Some("bytes") => format!("{} MB/s", format_megabytes(value)),
             Some("Mb") => format!("{} Mb/s", format_short(value)),
@@ -43,6 +50,7 @@ pub fn format_value(value: f64, unit: &str) -> String {
 pub fn format_without_unit(value: f64, unit: &str) -> String {
     match unit {
         "us" | "bytes" | "bytes/s" => format_value(value, unit),
+        _ if unit.ends_with("instructions") => format_value(value, unit),
         _ => format_short(value),
     }
 }
@@ -50,6 +58,15 @@ pub fn format_without_unit(value: f64, unit: &str) -> String {
 /// Three digits of small values; large ones whole, in groups.
 pub fn format_short(value: f64) -> String {
     if value.abs() < 99.95 { format_three_digits(value) } else { format_grouped(value) }
+}
+
+/// `284 k instr`, `36.3 M instr`: thousands, millions, 10^9.
+pub fn format_instructions(count: f64) -> String {
+    match count {
+        count if count < 1e6 => format!("{} k instr", format_three_digits(count / 1e3)),
+        count if count < 1e9 => format!("{} M instr", format_three_digits(count / 1e6)),
+        count => format!("{} G instr", format_three_digits(count / 1e9)),
+    }
 }
 
 pub fn format_duration_us(us: f64) -> String {
@@ -120,6 +137,11 @@ mod tests {
             (format_value(1_050_000.0, "us"), "1.05 s"),
             (format_value(105e6, "bytes/s"), "105 MB/s"),
             (format_value(21.5e6, "bytes"), "21.5 MB"),
+            (format_value(284.2, "k instructions"), "284 k instr"),
+            (format_value(36_300.0, "k instructions"), "36.3 M instr"),
+            (format_value(2.0, "G instructions"), "2.00 G instr"),
+            (format_value(3_525.4, "statements/G instructions"), "3,525/G instr"),
+            (format_value(8.68e6, "bytes/G instructions"), "8.68 MB/G instr"),
             (format_value(0.25, "tasks"), "0.25 tasks"),
             (format_value(99.96, "requests/s"), "100/s"),
             (format_value(62.04, "%"), "62.0%"),

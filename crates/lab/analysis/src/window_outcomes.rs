@@ -439,6 +439,11 @@ fn party_cpu_us(cpu: &CpuUsage, party: Party) -> Option<u64> {
         Party::Treatment => Some(cpu.treatment_us),
         Party::Remote => Some(cpu.remote_us),
         Party::Toll => Some(cpu.toll_us),
+        Party::Irq => cpu.irq_us,
+        Party::Rest => {
+            let known = [cpu.server_us?, cpu.driver_us, cpu.treatment_us, cpu.remote_us, cpu.toll_us];
+            Some(cpu.host_busy_us.saturating_sub(known.iter().sum::<u64>() + cpu.irq_us.unwrap_or(0)))
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub struct CpuUsage {
     pub treatment_us: u64,
     pub remote_us: u64,
     pub toll_us: u64,
+    /// Absent if the kernel does not count interrupts apart.
+    pub irq_us: Option<u64>,
 }
 
 /// A window that was measured completely.
@@ -197,5 +199,6 @@ fn cpu_usage_between(begin: Cpu, end: Cpu) -> CpuUsage {
         treatment_us: end.treatment_us.saturating_sub(begin.treatment_us),
         remote_us: end.remote_us.saturating_sub(begin.remote_us),
         toll_us: end.toll_us.saturating_sub(begin.toll_us),
+        irq_us: end.irq_us.zip(begin.irq_us).map(|(e, b)| e.saturating_sub(b)),
     }
 }

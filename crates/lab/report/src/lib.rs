@@ -17,6 +17,7 @@ pub mod markdown;
 pub mod names;
 mod notes;
 mod page;
+mod parties;
 mod pooled;
 mod table;
 pub mod text;

@@ -3,7 +3,7 @@
 //! Never reads the environment: the caller decides on colours.
 
 use super::table::{INTERVAL_COLUMNS, LEADING_COLUMNS, Row, Table, other_reference_suffix};
-use super::{chart_tables, dose_lines, findings, notes, pooled, trust};
+use super::{chart_tables, dose_lines, findings, notes, parties, pooled, trust};
 use textwrap::{Options, WordSplitter};
 use toll_analysis::describe_margin;
 use toll_record::{RunResult, Verdict};
@@ -31,6 +31,12 @@ pub fn text(run: &RunResult, ink: ColourMode) -> String {
     }
     out.push('\n');
     write_table(&mut out, run, ink);
+    let by_party = parties::party_lines(run);
+    if !by_party.is_empty() {
+        out.push('\n');
+        write_line(&mut out, &paint(ink, BOLD, "Instructions per query, by party"));
+        by_party.iter().for_each(|line| write_line(&mut out, line));
+    }
     if let Some(parts) = &run.parts {
         out.push('\n');
         out += &pooled::table(parts);

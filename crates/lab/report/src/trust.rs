@@ -5,7 +5,7 @@
 use super::command::format_shell_command;
 use toll_analysis::{describe_margin, estimate_format, judged_outcome, judged_outcome_name};
 use toll_record::catalogue::{find_definition, is_duration};
-use toll_record::{HeldIn, Role, RunResult};
+use toll_record::{CountedClock, HeldIn, Role, RunResult, SelfCost};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format;
 
@@ -24,25 +24,28 @@ pub fn trust_lines(run: &RunResult) -> Vec<(&'static str, String)> {
             run.rounds_done,
             format_count(run.rounds_planned.into(), "round"),
             describe_windows(run),
-            number_format::format_duration_s(run.duration_s),
+            describe_duration(run),
             run.seed
         ),
     ));
+    facts.extend(run.host.counted.iter().map(|counted| ("counted", describe_counted_clock(counted))));
     facts.push(("on", describe_host(run)));
     facts.push(("load", describe_load(run)));
     facts.extend(run.held_in.map(|held_in| ("treatments", describe_containment(held_in).to_owned())));
-    let cost = &run.self_cost;
-    facts.push((
-        "toll itself",
-        format!(
-            "{:.2}% of one core inside windows, {} MB of memory, {} MB written",
-            cost.cpu_pct_of_one_core,
-            number_format::format_megabytes(cost.memory_peak_bytes as f64),
-            number_format::format_megabytes(cost.written_bytes as f64)
-        ),
-    ));
+    if run.host.counted.is_none() {
+        facts.push(("toll itself", describe_self_cost(&run.self_cost)));
+    }
     facts.push(("again", format_shell_command(run.command.iter().map(String::as_str))));
     facts
+}
+
+fn describe_self_cost(cost: &SelfCost) -> String {
+    format!(
+        "{:.2}% of one core inside windows, {} MB of memory, {} MB written",
+        cost.cpu_pct_of_one_core,
+        number_format::format_megabytes(cost.memory_peak_bytes as f64),
+        number_format::format_megabytes(cost.written_bytes as f64)
+    )
 }
 
 fn describe_aa(run: &RunResult) -> String {
@@ -78,25 +81,50 @@ fn describe_windows(run: &RunResult) -> String {
     let duration = run.definitions.iter().find(|outcome| is_duration(outcome)).map_or("", |o| &o.name);
     let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(duration));
     let lasted = || until_done().flat_map(|outcome| outcome.values.iter().copied());
+    let unit = if run.host.counted.is_some() { "G instructions" } else { "s" };
     let planned = match &run.long {
         Some(long) => format!(
-            "{:.1} s, {} of {} with {:.1} s",
+            "{:.1} {unit}, {} of {} with {:.1} {unit}",
             run.window_s,
             long.rounds_done,
             format_count(run.rounds_done.into(), "round"),
             long.window_s
         ),
-        None => format!("{:.1} s", run.window_s),
+        None => format!("{:.1} {unit}", run.window_s),
     };
     let (Some(shortest), Some(longest)) = (lasted().reduce(f64::min), lasted().reduce(f64::max)) else {
         return format!("windows of {planned}");
     };
-    let lasted = format!("{shortest:.1} to {longest:.1} s");
+    let lasted = format!("{shortest:.1} to {longest:.1} {unit}");
     if run.arms.iter().any(|arm| arm.windows > 0 && !arm.outcomes.contains_key(duration)) {
         format!("windows of {planned}, those until done {lasted}")
     } else {
         format!("windows until done, {lasted}")
     }
+}
+
+/// How long it took; on a counted clock, how many instructions and how much real time.
+fn describe_duration(run: &RunResult) -> String {
+    match &run.host.counted {
+        Some(counted) => format!(
+            "{} in {}",
+            number_format::format_instructions(run.duration_s * 1e9),
+            number_format::format_duration_s(counted.wall_s)
+        ),
+        None => number_format::format_duration_s(run.duration_s),
+    }
+}
+
+/// What the figures of a counted run leave out.
+fn describe_counted_clock(counted: &CountedClock) -> String {
+    format!(
+        "instructions, not time: {} of {} CPU, {} ns an instruction ({}). Work is counted, waiting is not: no caches, stalls, \
+         contention between CPUs, or disks. k is 10^3, M 10^6, G 10^9 instructions",
+        format_count(counted.machines.into(), "virtual machine"),
+        counted.cpus_per_machine,
+        counted.ns_per_instruction,
+        counted.emulator
+    )
 }
 
 /// Minimum detectable effect of this run, a sentence.

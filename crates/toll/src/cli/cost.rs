@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_exact::ExactRequest;
 use toll_execution::run::{self, RunRequest, RunSource};
 use toll_model::plan::RunOverrides;
 use toll_model::scenario::{MAX_ROUNDS, Scenario, check_load};
@@ -65,6 +66,8 @@ pub struct Cost {
     /// Directory of the run [default: run-cost-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    exact: super::exact::ExactArgs,
     /// Form of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -96,8 +99,8 @@ role = "aa"
 "#;
 
 pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
-    let text = build_scenario(&arguments, &arguments.command);
-    let scenario = Scenario::parse(&text).context("this command cannot be measured")?;
+    let full_text = build_scenario(&arguments, &arguments.command);
+    let scenario = Scenario::parse(&full_text).context("this command cannot be measured")?;
     check_command(&arguments)?;
     // What is kept of the run must not say more than its title does.
     let text = build_scenario(&arguments, &redact::redact_words(&arguments.command));
@@ -115,10 +118,27 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         seed: arguments.seed,
         ..RunOverrides::default()
     };
+    let server = arguments.server.resolve()?;
+    if arguments.exact.is_asked() {
+        let request = ExactRequest {
+            scenario,
+            scenario_text: full_text,
+            text,
+            overrides,
+            server,
+            kernel: arguments.exact.kernel,
+            precision_pct: arguments.exact.precision,
+            out: arguments.out,
+            keep_artefacts: false,
+            readers: super::run::only_for_owner(),
+            command: std::env::args().collect(),
+        };
+        return super::exact::run(&request, arguments.format, &[]);
+    }
     let asked = RunRequest {
         source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
         text,
-        server: arguments.server.resolve()?,
+        server,
         out: arguments.out,
         keep_artefacts: false,
         readers: super::run::only_for_owner(),

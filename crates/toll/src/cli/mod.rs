@@ -12,6 +12,7 @@ mod cost;
 mod digest;
 mod doctor;
 mod enter;
+mod exact;
 mod interrupt;
 mod list;
 mod load;
@@ -83,6 +84,9 @@ enum CliCommand {
     /// Run a program inside a control group
     #[command(hide = true)]
     Enter(enter::Enter),
+    /// Carry out a run inside a virtual machine
+    #[command(hide = true)]
+    Inside(exact::Inside),
 }
 
 /// Runs the requested subcommand. Every error ends here, as one line with the next step.
@@ -108,7 +112,12 @@ impl CliCommand {
         let started_by_a_run = std::env::var_os(toll_sys::process::RUN_ID_VARIABLE).is_some();
         let other = matches!(
             self,
-            Self::Clean(_) | Self::Completions { .. } | Self::Man | Self::Burn(_) | Self::Enter(_)
+            Self::Clean(_)
+                | Self::Completions { .. }
+                | Self::Man
+                | Self::Burn(_)
+                | Self::Enter(_)
+                | Self::Inside(_)
         );
         !started_by_a_run && !other
     }
@@ -130,6 +139,7 @@ fn dispatch(verb: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::List(arguments) => return list::run(arguments),
         CliCommand::Burn(arguments) => return burn::run(arguments),
         CliCommand::Enter(arguments) => match enter::run(&arguments)? {},
+        CliCommand::Inside(arguments) => return exact::run_inside(&arguments),
         CliCommand::Clean(arguments) => return clean::run(&arguments),
         CliCommand::Load(arguments) => return load::run(&arguments),
         CliCommand::Receive(arguments) => return receive::run(*arguments),

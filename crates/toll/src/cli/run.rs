@@ -12,6 +12,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_exact::ExactRequest;
 use toll_execution::run::{self, RunRequest, RunSource};
 use toll_execution::testbed::ServerChoice;
 use toll_execution::trial_loop::RunEnd;
@@ -110,6 +111,8 @@ pub struct Run {
     /// End once every arm has a verdict by its confidence sequence (after 10 rounds or more)
     #[arg(long)]
     early_stop: bool,
+    #[command(flatten)]
+    exact: super::exact::ExactArgs,
     /// Form of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -161,6 +164,22 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         Subject::Server => arguments.server.resolve()?,
         Subject::Host => arguments.server.resolve_none()?,
     };
+    if arguments.exact.is_asked() {
+        let request = ExactRequest {
+            scenario,
+            scenario_text: text.clone(),
+            text,
+            overrides,
+            server,
+            kernel: arguments.exact.kernel,
+            precision_pct: arguments.exact.precision,
+            out: arguments.out,
+            keep_artefacts: arguments.keep_artefacts,
+            readers: only_for_owner(),
+            command: std::env::args().collect(),
+        };
+        return super::exact::run(&request, arguments.format, &arguments.fail_if);
+    }
     let asked = RunRequest {
         source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
         text,

@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["digest", "load", "record", "stats", "sys"]),
     ("analysis", &["model", "record", "stats", "sys"]),
     ("report", &["analysis", "model", "net", "record", "sys", "wire"]),
+    ("exact", &["analysis", "execution", "journal", "model", "record", "server", "sys", "vm"]),
     (
         "execution",
         &[

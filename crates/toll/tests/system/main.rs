@@ -7,6 +7,7 @@ mod captures;
 #[path = "../pure/receive/ends.rs"]
 #[allow(dead_code, reason = "the tests of `pure` use the rest")]
 mod ends;
+mod exact;
 mod figures;
 mod journal;
 mod ledger;

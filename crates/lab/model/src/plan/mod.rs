@@ -12,6 +12,7 @@
 mod apply_sizing;
 mod arm;
 mod availability;
+mod counted;
 pub mod noise;
 mod overrides;
 mod redaction;
@@ -72,7 +73,10 @@ impl ResolvedScenario {
             let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
             format!("{} has no profile `{profile_name}`: it has {}", scenario.name, known.join(", "))
         })?;
-        let times = TimeSettings::resolve(&profile, overrides);
+        let mut times = match overrides.clock {
+            Clock::Real => TimeSettings::resolve(&profile, overrides),
+            Clock::Counted => TimeSettings::counted(overrides),
+        };
         profile.time = overrides.time.or(profile.time);
         profile.rounds = overrides.rounds.or(profile.rounds);
         profile.window = overrides.window.or(profile.window);
@@ -106,6 +110,11 @@ impl ResolvedScenario {
         }
         let rows = overrides.rows.or(profile.rows);
         let workload = workload::resolve(&scenario, overrides, rows);
+        let any_sysbench =
+            scenario.arms.iter().any(|arm| workload::overlay(&workload, &arm.workload).driver == "sysbench");
+        if any_sysbench && overrides.clock == Clock::Counted && overrides.window.is_none() {
+            times.lengthen_for_sysbench();
+        }
         if let Some(window_s) = times.window_s.filter(|s| workload.driver == "sysbench" && *s < 2.0) {
             bail!(
                 "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
@@ -294,6 +303,9 @@ impl ResolvedScenario {
             spread: None,
             pilot: None,
         };
+        if self.clock == Clock::Counted {
+            counted::convert(&mut plan)?;
+        }
         plan.order = draw_order(&plan, plan.rounds);
         Ok(plan)
     }
