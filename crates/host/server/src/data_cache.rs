@@ -80,8 +80,8 @@ pub(super) fn start_from_cache(
     sandbox
 }
 
-/// Makes the entry of `data` if it is missing.
-pub(super) fn prepare(
+/// Makes the cache's entry of `data` if it is missing, and starts no server on it.
+pub fn prepare_data(
     spec: &SandboxSpec,
     data: &DatasetSpec,
     journal: &Journal,

@@ -17,7 +17,7 @@ pub mod port;
 pub mod program;
 mod sandbox;
 
-pub use data_cache::DatasetSpec;
+pub use data_cache::{DatasetSpec, prepare_data};
 pub use external::{AllowedChanges, ExternalServer};
 pub use local::find_local;
 pub use program::{Flavour, ServerProgram, Version};

@@ -131,17 +131,6 @@ impl Sandbox {
         data_cache::start_from_cache(spec, data, journal, tell, load)
     }
 
-    /// Makes the cache's entry of `data`, if it is missing, and starts no server on it.
-    pub fn prepare(
-        spec: &SandboxSpec,
-        data: &DatasetSpec,
-        journal: &Journal,
-        tell: &dyn Fn(&str),
-        load: impl FnOnce(&Target) -> Result<()>,
-    ) -> Result<()> {
-        data_cache::prepare(spec, data, journal, tell, load)
-    }
-
     /// Starts a server on the data directory `data` that `fill` makes in the sandbox's own.
     pub(super) fn start_with(
         spec: &SandboxSpec,

@@ -8,9 +8,8 @@ use toll_execution::LiveLoad;
 use toll_execution::run::{self, RunRequest, RunSource};
 use toll_execution::testbed::ServerChoice;
 use toll_execution::testbed::data::LoadProgress;
-use toll_execution::trial_loop::{Progress, RunEnd};
+use toll_execution::trial_loop::{Progress, RunEnd, TrialsAhead};
 use toll_model::scenario::{Scenario, Subject};
-use toll_record::Plan;
 use toll_sys::cancel::CancelToken;
 
 /// Where the run is while windows are open: in memory, so that no file of the host's is waited for.
@@ -91,9 +90,11 @@ impl LoadProgress for ConsoleProgress<'_> {
 }
 
 impl Progress for ConsoleProgress<'_> {
-    fn set_plan(&self, plan: &Plan, _expected_s: f64) {
-        let trials_per_round = plan.order.first().map_or(0, Vec::len) as u32;
-        self.tell(&GuestLine::Plan { trials_per_round, rounds: plan.rounds });
+    fn set_ahead(&self, ahead: TrialsAhead) {
+        self.tell(&GuestLine::Ahead {
+            trials_per_round: (ahead.trials / u64::from(ahead.rounds.max(1))) as u32,
+            expected_ms: (ahead.expected_s * 1e3) as u32,
+        });
     }
 
     fn begin_trial(&self, round: u32, trial: u32, arm: &str) {

@@ -4,7 +4,7 @@ use crate::messages::{GuestLine, GuestRequest, run_dir, write_answer};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_execution::trial_loop::Progress;
+use toll_execution::trial_loop::{Progress, TrialsAhead};
 use toll_journal::Journal;
 use toll_model::plan::RunOverrides;
 use toll_record::RunDir;
@@ -14,6 +14,8 @@ use toll_vm::{Kit, Machine, MachineEvent, MachineSpec};
 
 /// Seeds of machines lie so far apart: those of neighbours draw nothing alike.
 const SEED_STEP: u64 = 7_919;
+/// Real seconds that a planned one of a machine takes, about: emulation, and the starts of treatments.
+const REAL_PER_COUNTED: f64 = 15.0;
 /// How long one machine is listened to before the next.
 const LISTEN: Duration = Duration::from_millis(50);
 
@@ -36,15 +38,12 @@ struct Member<'a> {
     machine: Machine<'a>,
     shared: PathBuf,
     has_ended: bool,
-    /// Rounds that it has carried out.
-    rounds: u32,
 }
 
 /// What has happened in all machines so far.
 struct Tally {
     trials_per_round: u32,
     trials_begun: u32,
-    begun: std::time::Instant,
 }
 
 impl MachineSet<'_> {
@@ -63,7 +62,7 @@ impl MachineSet<'_> {
         for number in 0..self.machines {
             members.push(self.start(number, journal)?);
         }
-        let mut tally = Tally { trials_per_round: 0, trials_begun: 0, begun: std::time::Instant::now() };
+        let mut tally = Tally { trials_per_round: 0, trials_begun: 0 };
         while members.iter().any(|member| !member.has_ended) {
             if cancel.is_cancelled() {
                 break;
@@ -126,7 +125,7 @@ impl MachineSet<'_> {
             env: self.env.clone(),
         };
         let machine = Machine::start(self.kit, &spec, journal)?;
-        Ok(Member { machine, shared, has_ended: false, rounds: 0 })
+        Ok(Member { machine, shared, has_ended: false })
     }
 
     fn handle(
@@ -139,16 +138,23 @@ impl MachineSet<'_> {
         is_enough: &mut dyn FnMut(&[RunDir]) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         match line {
-            GuestLine::Plan { trials_per_round, .. } => tally.trials_per_round = *trials_per_round,
+            GuestLine::Ahead { trials_per_round, expected_ms } => {
+                if tally.trials_per_round == 0 {
+                    tally.trials_per_round = *trials_per_round;
+                    progress.set_ahead(TrialsAhead {
+                        trials: u64::from(trials_per_round * self.rounds),
+                        rounds: self.rounds,
+                        expected_s: f64::from(*expected_ms) / 1e3 * REAL_PER_COUNTED,
+                        limit_s: None,
+                    });
+                }
+            }
             GuestLine::Trial { arm, .. } => {
                 let round = tally.trials_begun / tally.trials_per_round.max(1);
                 progress.begin_trial(round, tally.trials_begun, arm);
                 tally.trials_begun += 1;
             }
             GuestLine::Round(round) => {
-                members[from].rounds = round + 1;
-                let done: u32 = members.iter().map(|member| member.rounds).sum();
-                tracing::debug!("{done} rounds after {:.0} s", tally.begun.elapsed().as_secs_f64());
                 let enough = is_enough(&self.runs())?;
                 write_answer(&members[from].shared, *round, !enough)?;
             }

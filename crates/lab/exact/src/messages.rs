@@ -67,10 +67,10 @@ fn answer_path(shared: &Path, round: u32) -> PathBuf {
 /// A line on a machine's console that is for the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuestLine {
-    /// So many trials lie ahead in each of so many rounds.
-    Plan {
+    /// So many trials lie ahead in each round, and all of them take about so long by the machine's clock.
+    Ahead {
         trials_per_round: u32,
-        rounds: u32,
+        expected_ms: u32,
     },
     Trial {
         round: u32,
@@ -95,7 +95,7 @@ impl GuestLine {
         let mut numbers = rest.splitn(3, ' ');
         let mut number = || numbers.next()?.parse().ok();
         Some(match kind {
-            "plan" => Self::Plan { trials_per_round: number()?, rounds: number()? },
+            "ahead" => Self::Ahead { trials_per_round: number()?, expected_ms: number()? },
             "trial" => Self::Trial { round: number()?, trial: number()?, arm: numbers.next()?.to_owned() },
             "round" => Self::Round(number()?),
             "say" => Self::Say(rest.to_owned()),
@@ -108,7 +108,9 @@ impl std::fmt::Display for GuestLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(MARK)?;
         match self {
-            Self::Plan { trials_per_round, rounds } => write!(f, "plan {trials_per_round} {rounds}"),
+            Self::Ahead { trials_per_round, expected_ms } => {
+                write!(f, "ahead {trials_per_round} {expected_ms}")
+            }
             Self::Trial { round, trial, arm } => write!(f, "trial {round} {trial} {arm}"),
             Self::Round(round) => write!(f, "round {round}"),
             Self::Say(text) => write!(f, "say {text}"),
@@ -123,7 +125,7 @@ mod tests {
     #[test]
     fn a_line_is_read_as_it_was_written_and_others_are_not_for_the_host() {
         for line in [
-            GuestLine::Plan { trials_per_round: 18, rounds: 3 },
+            GuestLine::Ahead { trials_per_round: 18, expected_ms: 30_500 },
             GuestLine::Trial { round: 1, trial: 20, arm: "toll-packets".into() },
             GuestLine::Round(2),
             GuestLine::Say("arm x failed: no such file".into()),
@@ -131,9 +133,15 @@ mod tests {
             assert_eq!(GuestLine::parse(&line.to_string()), Some(line.clone()));
             assert_eq!(GuestLine::parse(&format!("[  1.2] kernel: {line}")), Some(line));
         }
-        for other in
-            ["", "toll: ready", "@toll", "@toll trial 1", "@toll trial x 1 a", "@toll plan 1 -2", "@toll x 1"]
-        {
+        for other in [
+            "",
+            "toll: ready",
+            "@toll",
+            "@toll trial 1",
+            "@toll trial x 1 a",
+            "@toll ahead 1 -2",
+            "@toll x 1",
+        ] {
             assert_eq!(GuestLine::parse(other), None, "{other}");
         }
     }

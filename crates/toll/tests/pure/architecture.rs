@@ -34,7 +34,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["digest", "load", "record", "stats", "sys"]),
     ("analysis", &["model", "record", "stats", "sys"]),
     ("report", &["analysis", "model", "net", "record", "sys", "wire"]),
-    ("exact", &["analysis", "execution", "journal", "model", "record", "server", "sys", "vm"]),
     (
         "execution",
         &[
@@ -42,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "server", "stats", "sys", "taps", "wire",
         ],
     ),
+    ("exact", &["analysis", "execution", "journal", "model", "record", "server", "sys", "vm"]),
 ];
 
 /// Folders of `crates/`, lower ones first. A crate may depend on its own folder and on those before it.

@@ -8,7 +8,9 @@ use super::{ResolvedSource, RunContext, RunRequest, power_forecast};
 use crate::host;
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
-use crate::trial_loop::{HostEnv, LoadControl, PilotTime, Progress, RunEnd, Timeouts, TrialLoop};
+use crate::trial_loop::{
+    HostEnv, LoadControl, PilotTime, Progress, RunEnd, Timeouts, TrialLoop, TrialsAhead,
+};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -76,7 +78,7 @@ pub(super) fn run_trials(
                 draft
             }
         };
-        progress.set_plan(&plan, plan::expected_s(&plan));
+        progress.set_ahead(TrialsAhead::of_plan(&plan));
         toll_record::write_json(dir, "plan.json", &plan::redact_plan(&plan))
             .context("cannot write plan.json")?;
         let mut enough = |round| {
@@ -237,7 +239,9 @@ fn resolve_lengths(
     } else {
         let finds = plan::sizing_input(plan, times).mde_ln(plan.window_s, plan.rounds);
         plan.planned_mde_pct = finds.map(toll_stats::log_ratio_to_pct);
-        power_forecast::print_fixed_forecast(plan, progress);
+        if plan.clock.is_real() {
+            power_forecast::print_fixed_forecast(plan, progress);
+        }
     }
     if let Some(pilot) = &mut plan.pilot {
         pilot.took_s = begun.elapsed().as_secs_f64();

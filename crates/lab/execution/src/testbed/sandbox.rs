@@ -126,7 +126,7 @@ pub fn prepare_data(
     let tell = |text: &str| tracing::info!("{text}");
     for (number, server) in sandbox.servers.iter().enumerate() {
         let spec = sandbox_spec(server, sandbox, cancel);
-        let prepared = Sandbox::prepare(&spec, &data_spec, journal, &tell, |target| {
+        let prepared = toll_server::prepare_data(&spec, &data_spec, journal, &tell, |target| {
             data::load(target, data, progress, cancel)
         });
         cancel.check()?;

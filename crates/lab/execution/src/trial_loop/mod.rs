@@ -34,7 +34,7 @@ pub use calibration::Timeouts;
 pub use host_env::HostEnv;
 pub use load::LoadControl;
 pub use pilot::PilotTime;
-pub use progress::Progress;
+pub use progress::{Progress, TrialsAhead};
 
 use anyhow::Context;
 use clock::Clock;

@@ -15,7 +15,7 @@ const SYSBENCH_WINDOW_S: f64 = 3.0;
 /// The trial loop waits further until two bins agree.
 const SETTLE_S: f64 = 0.1;
 /// A run ends sooner once its intervals are as narrow as was asked for.
-const MOST_ROUNDS: u32 = 24;
+const MOST_ROUNDS: u32 = 12;
 /// An overhead within this is "no effect", percent.
 const MARGIN_PCT: f64 = 0.5;
 

@@ -11,6 +11,7 @@
 
 mod apply_sizing;
 mod arm;
+mod arm_selection;
 mod availability;
 mod counted;
 pub mod noise;
@@ -128,7 +129,7 @@ impl ResolvedScenario {
             workload.tables,
             workload.rows
         );
-        let mut arms = select_arms(&scenario, &profile, overrides)?;
+        let mut arms = arm_selection::select_arms(&scenario, &profile, overrides)?;
         for arm in &mut arms {
             workload::inherit_rate(arm, &scenario.workload);
         }
@@ -334,33 +335,6 @@ fn resolve_sweep(scenario: &Scenario, overrides: &RunOverrides) -> Option<Sweep>
     let Some(percents) = &overrides.sweep else { return scenario.sweep.clone() };
     let percents = percents.iter().copied().collect::<BTreeSet<u32>>().into_iter().collect();
     Some(Sweep { of: scenario.sweep.as_ref().and_then(|sweep| sweep.of.clone()), percents })
-}
-
-fn select_arms(scenario: &Scenario, profile: &Profile, overrides: &RunOverrides) -> anyhow::Result<Vec<Arm>> {
-    let Some(names) = overrides.arms.as_ref().or(profile.arms.as_ref()) else {
-        return Ok(scenario.arms.clone());
-    };
-    for name in names {
-        if !scenario.arms.iter().any(|a| a.name == *name) {
-            bail!("{} has no arm `{name}`: it has {}", scenario.name, format_arm_names(&scenario.arms));
-        }
-    }
-    let chosen = |arm: &Arm| names.contains(&arm.name);
-    let needed = |arm: &Arm| {
-        let by = |other: &Arm| chosen(other) && other.against.as_ref() == Some(&arm.name);
-        arm.name == scenario.baseline || scenario.arms.iter().any(by)
-    };
-    Ok(scenario.arms.iter().filter(|arm| chosen(arm) || needed(arm)).cloned().collect())
-}
-
-/// Their names, so far as one reads on.
-fn format_arm_names(arms: &[Arm]) -> String {
-    const MOST: usize = 30;
-    let names: Vec<_> = arms.iter().take(MOST).map(|arm| arm.name.as_str()).collect();
-    match arms.len().saturating_sub(MOST) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more (`toll list arms` has them all)", names.join(", ")),
-    }
 }
 
 /// Marks an arm unavailable if the arm that it is compared with cannot run here.

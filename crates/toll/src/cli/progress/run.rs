@@ -8,8 +8,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use toll_execution::LiveLoad;
 use toll_execution::testbed::data::LoadProgress;
-use toll_execution::trial_loop::Progress;
-use toll_record::Plan;
+use toll_execution::trial_loop::{Progress, TrialsAhead};
 
 /// A bar on a terminal; a line every half minute elsewhere.
 #[derive(Debug)]
@@ -94,13 +93,15 @@ impl LoadProgress for RunProgress {
 }
 
 impl Progress for RunProgress {
-    fn set_plan(&self, plan: &Plan, expected_s: f64) {
-        let trials = plan.order.iter().map(Vec::len).sum::<usize>() as u64;
-        let planned = Duration::from_secs_f64(expected_s);
-        let given = plan.time_s.map(Duration::from_secs_f64);
-        self.bar.set_length(trials);
-        if let Ok(mut ahead) = self.planned_trials.lock() {
-            *ahead = PlannedTrials { trials, rounds: plan.rounds, planned, time_limit: given };
+    fn set_ahead(&self, ahead: TrialsAhead) {
+        self.bar.set_length(ahead.trials);
+        if let Ok(mut planned) = self.planned_trials.lock() {
+            *planned = PlannedTrials {
+                trials: ahead.trials,
+                rounds: ahead.rounds,
+                planned: Duration::from_secs_f64(ahead.expected_s),
+                time_limit: ahead.limit_s.map(Duration::from_secs_f64),
+            };
         }
     }
 
