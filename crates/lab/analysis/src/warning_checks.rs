@@ -252,7 +252,9 @@ pub fn check_artefacts(
             warnings.push(RunWarning::TooManyCaptured { arm: arm.name.clone(), ratio });
         }
         // Where pt-query-digest counted a stretch instead, there is a share, and a note of whose it is.
-        if countable && counted < of && !(counted == 0 && ratio.is_some()) {
+        // On the counted clock those of a machine's first round are enough.
+        let is_enough = counted > 0 && !recorded.plan.clock.is_real();
+        if countable && counted < of && !is_enough && !(counted == 0 && ratio.is_some()) {
             let why = found.and_then(|a| a.remarks.first().cloned());
             warnings.push(RunWarning::QueriesNotCounted {
                 arm: arm.name.clone(),
@@ -282,7 +284,9 @@ pub fn measure_self_cost(recorded: &RunData, windows: &[Window], warnings: &mut 
     if cost.cpu_pct_of_one_core > SELF_COST_PCT {
         warnings.push(RunWarning::SelfCostHigh { pct: cost.cpu_pct_of_one_core });
     }
-    if !windows.is_empty() && (priced.is_empty() || recorded.own.is_empty()) {
+    // The counted clock has no collector of it, and counts what toll does with all else.
+    if recorded.plan.clock.is_real() && !windows.is_empty() && (priced.is_empty() || recorded.own.is_empty())
+    {
         warnings.push(RunWarning::NoSelfCost);
     }
     cost
