@@ -3,6 +3,7 @@
 mod analysis;
 mod charted;
 mod controls;
+mod counted;
 mod damaged;
 mod early_stop;
 mod excluded_windows;
