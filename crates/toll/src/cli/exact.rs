@@ -12,9 +12,7 @@ use toll_report::bound::Bound;
 #[derive(Debug, Args)]
 pub struct ExactArgs {
     /// Count instructions in virtual machines instead of measuring time: precise on any host, needs no root
-    #[arg(long, conflicts_with_all = [
-        "time", "find", "spread", "early_stop", "plan", "receive_on", "schema", "allow_schema", "allow_replica",
-    ])]
+    #[arg(long, conflicts_with_all = ["time", "find", "schema", "allow_schema", "allow_replica"])]
     exact: bool,
     /// Linux kernel of the virtual machines: a Debian package, a .deb or an image [default: the newest at hand]
     #[arg(long, value_name = "FILE|PACKAGE", requires = "exact")]

@@ -32,7 +32,7 @@ pub struct Run {
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
         "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
         "table_rows", "scale", "threads", "rate", "rates", "sweep", "receive_on", "seed", "early_stop",
-        "server_bin",
+        "server_bin", "exact",
     ])]
     plan: Option<PathBuf>,
     /// Duration: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
@@ -53,7 +53,7 @@ pub struct Run {
     #[arg(long, value_name = "2%", value_parser = percent, conflicts_with = "rounds")]
     find: Option<f64>,
     /// Spread the run over this time in parts, without load between them, to measure the variation between parts
-    #[arg(long, value_name = "3h")]
+    #[arg(long, value_name = "3h", conflicts_with = "exact")]
     spread: Option<Seconds>,
     /// Number of rounds; a 95% interval needs at least 6
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
@@ -94,7 +94,7 @@ pub struct Run {
     sweep: Option<Vec<u32>>,
     /// Capture on this device what another host sends (`toll replay` there), in the place of a link of the run's own: one
     /// arm, by --arms
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "exact")]
     receive_on: Option<String>,
     /// Seed of order, jitter and draws [default: from the clock, and written down]
     #[arg(long)]
@@ -109,7 +109,7 @@ pub struct Run {
     #[arg(long)]
     keep_artefacts: bool,
     /// End once every arm has a verdict by its confidence sequence (after 10 rounds or more)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "exact")]
     early_stop: bool,
     #[command(flatten)]
     exact: super::exact::ExactArgs,
