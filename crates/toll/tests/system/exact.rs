@@ -53,32 +53,6 @@ fn counted_overheads_come_out_the_same_whatever_the_host_does() {
 }
 
 #[test]
-fn a_command_that_ends_is_priced_in_instructions() {
-    if !can_count() {
-        return;
-    }
-    let lab = toll_testkit::lab!();
-    let out = lab.path("cost");
-    let ran = lab.toll(&[
-        "cost",
-        "--exact",
-        "--rounds",
-        "6",
-        "--out",
-        &out,
-        "--",
-        "gzip",
-        "-c",
-        "{datadir}/ibdata1",
-    ]);
-    assert!(ran.status.success(), "{}", output_text(&ran));
-    let result = read_result(&out);
-    let gzip = arm(&result, "command");
-    assert!(gzip["windows"].as_u64().unwrap() >= 6, "{}", output_text(&ran));
-    assert!(output_text(&ran).contains("instructions"), "{}", output_text(&ran));
-}
-
-#[test]
 fn nothing_is_left_of_a_run_that_was_interrupted_or_killed() {
     if !can_count() {
         return;
@@ -118,7 +92,7 @@ fn has_machine(lab: &Lab) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
         let line = String::from_utf8_lossy(&line);
-        line.starts_with("qemu-system") && line.contains(of_test.trim_end_matches('/'))
+        line.contains("qemu-system") && line.contains(of_test.trim_end_matches('/'))
     })
 }
 
