@@ -8,7 +8,7 @@ use toll_sys::program::find_program;
 const EMULATOR: &str = "qemu-system-x86_64";
 const INSTALL_EMULATOR: &str = "apt-get install --no-install-recommends qemu-system-x86";
 const INSTALL_BUSYBOX: &str = "apt-get install busybox-static";
-/// What is asked of busybox, on the host and in the machine. Debian's package `busybox` has fewer than its
+/// Applets that busybox must have, on the host and in the machine. Debian's package `busybox` has fewer than its
 /// `busybox-static`.
 const APPLETS: [&str; 19] = [
     "cat",
