@@ -47,7 +47,9 @@ pub use result::{
     LongWindows, Mde, Outcome, ParetoArm, ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost,
     StallSpan, StallTotals, Verdict, Warning,
 };
-pub use run_dir::{CAPTURES_FILE, ReadError, RunDir, RunWriter, read_plan, temporary_path, write_json};
+pub use run_dir::{
+    CAPTURES_FILE, MEASURED, ReadError, RunDir, RunWriter, read_plan, temporary_path, write_json,
+};
 pub use sample::{
     Bin, Cut, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick,
     by_code,

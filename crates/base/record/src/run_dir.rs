@@ -41,6 +41,9 @@ pub struct RunDir {
     root: PathBuf,
 }
 
+/// Directory of the measured run within a counted one's.
+pub const MEASURED: &str = "measured";
+
 impl RunDir {
     /// Fails when `root` holds no plan.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, ReadError> {
@@ -53,6 +56,11 @@ impl RunDir {
 
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The run in measured time beside a counted one, of a run on both clocks.
+    pub fn measured(&self) -> Option<Self> {
+        Self::open(self.root.join(MEASURED)).ok()
     }
 
     pub fn plan(&self) -> Result<Plan, ReadError> {

@@ -9,6 +9,7 @@
 mod advice;
 mod arms;
 mod artefacts;
+pub mod both_clocks;
 mod combine_runs;
 mod compare;
 mod completeness;
@@ -64,7 +65,13 @@ use windows::Trials;
 /// # Errors
 /// There is no plan, the format is newer, or a line within a file does not match the format.
 pub fn analyse_run_dir(run: &RunDir) -> Result<RunResult, ReadError> {
-    Ok(analyse(&RunData::read(run)?))
+    let mut result = analyse(&RunData::read(run)?);
+    if let Some(measured) = run.measured() {
+        let measured = analyse(&RunData::read(&measured)?);
+        result.charts.extend(both_clocks::compare_clocks(&result, &measured));
+        result.warnings.extend(both_clocks::warnings_of(measured));
+    }
+    Ok(result)
 }
 
 /// Analyses recorded data. The plan's baseline is one of its arms; [`RunDir::plan`] ensures it.

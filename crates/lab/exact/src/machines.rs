@@ -3,7 +3,7 @@
 use crate::messages::{GuestLine, GuestRequest, run_dir, write_answer};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toll_execution::trial_loop::{Progress, TrialsAhead};
 use toll_journal::Journal;
 use toll_model::plan::RunOverrides;
@@ -31,6 +31,8 @@ pub struct MachineSet<'a> {
     pub seed: u64,
     /// Rounds of all machines together, at most.
     pub rounds: u32,
+    /// When the last round should have ended; absent: no limit.
+    pub until: Option<Instant>,
 }
 
 /// One machine of the run.
@@ -38,6 +40,8 @@ struct Member<'a> {
     machine: Machine<'a>,
     shared: PathBuf,
     has_ended: bool,
+    /// When its present round began, or the machine itself.
+    round_began: Instant,
 }
 
 /// What has happened in all machines so far.
@@ -125,7 +129,7 @@ impl MachineSet<'_> {
             env: self.env.clone(),
         };
         let machine = Machine::start(self.kit, &spec, journal)?;
-        Ok(Member { machine, shared, has_ended: false })
+        Ok(Member { machine, shared, has_ended: false, round_began: Instant::now() })
     }
 
     fn handle(
@@ -145,7 +149,7 @@ impl MachineSet<'_> {
                         trials: u64::from(trials_per_round * self.rounds),
                         rounds: self.rounds,
                         expected_s: f64::from(*expected_ms) / 1e3 * REAL_PER_COUNTED,
-                        limit_s: None,
+                        limit_s: self.until.map(|until| (until - Instant::now()).as_secs_f64()),
                     });
                 }
             }
@@ -156,7 +160,12 @@ impl MachineSet<'_> {
             }
             GuestLine::Round(round) => {
                 let enough = is_enough(&self.runs())?;
-                write_answer(&members[from].shared, *round, !enough)?;
+                let now = Instant::now();
+                let member = &mut members[from];
+                let next_ends = now + (now - member.round_began);
+                let is_in_time = self.until.is_none_or(|until| next_ends <= until);
+                member.round_began = now;
+                write_answer(&member.shared, *round, is_in_time && !enough)?;
             }
             GuestLine::Say(text) => {
                 // All machines say the same of the same arm.

@@ -6,39 +6,32 @@ use crate::messages::GuestRequest;
 use crate::{precision, sizing};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use toll_execution::run::{self, FinishedRun};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use toll_execution::run::{self, FinishedRun, RunRequest, RunSource};
 use toll_execution::testbed::{self, ServerChoice};
 use toll_execution::trial_loop::{Progress, RunEnd};
 use toll_journal::{Journal, Undo};
 use toll_model::plan::{self, ResolvedScenario, RunOverrides};
 use toll_model::scenario::Scenario;
-use toll_record::{Clock, CountedClock, RunDir};
+use toll_record::{Clock, CountedClock, MEASURED, RunDir};
 use toll_server::lock::HostLock;
 use toll_sys::cancel::CancelToken;
+use toll_sys::units::Seconds;
 use toll_sys::{child_process, clock, paths, private_file, redact};
 use toll_vm::Kit;
 
-/// Request for a counted run.
-#[derive(Debug, Clone)]
+/// Request for a counted run, or with a time for one on both clocks.
+#[derive(Debug)]
 pub struct ExactRequest {
-    pub scenario: Scenario,
-    /// The scenario in full, and as it is kept in the run.
+    /// Its scenario is the one that the run keeps.
+    pub asked: RunRequest,
+    /// The scenario in full.
     pub scenario_text: String,
-    pub text: String,
-    pub overrides: RunOverrides,
-    pub server: ServerChoice,
     /// A kernel package, a `.deb` or an image; absent: the newest that can be had.
     pub kernel: Option<String>,
-    /// The run ends once all intervals are this narrow: half their width, percent.
+    /// Counting ends once all intervals are this narrow: half their width, percent.
     pub precision_pct: f64,
-    pub out: Option<PathBuf>,
-    pub keep_artefacts: bool,
-    /// Mode of files without literals.
-    pub readers: u32,
-    /// The command line that repeats the run.
-    pub command: Vec<String>,
 }
 
 /// Name of the directory with the machines' own, within the run's.
@@ -46,7 +39,13 @@ const MACHINES: &str = "private";
 /// Where rounds so far are merged, to see whether they are enough.
 const INTERIM: &str = "interim";
 
-/// Carries the run out. An interrupted run is finished too: its rounds that have ended are analysed.
+/// Of the time that is given to both clocks, the counted one's share.
+const COUNTED_SHARE: f64 = 0.65;
+/// Less than this tells nothing in measured time.
+const LEAST_MEASURED_S: f64 = 60.0;
+
+/// Carries the run out: counts, and with a time measures for what is left of it. An interrupted run is finished too: its
+/// rounds that have ended are analysed.
 ///
 /// # Errors
 /// The run cannot begin, or a machine failed before any round had ended.
@@ -55,19 +54,80 @@ pub fn run(
     progress: &dyn Progress,
     cancel: &CancelToken,
 ) -> anyhow::Result<FinishedRun> {
+    let RunSource::Scenario(scenario, overrides) = &request.asked.source else {
+        bail!("--exact counts by a scenario: name one in the place of --plan")
+    };
     let begun = Instant::now();
-    let overrides = RunOverrides { clock: Clock::Counted, ..request.overrides.clone() };
-    let resolved = ResolvedScenario::new(request.scenario.clone(), &overrides)?;
-    let server_bin = match &request.server {
+    let counted = count(request, scenario, overrides, begun, progress, cancel)?;
+    let (Some(time), RunEnd::Completed) = (overrides.time, &counted.ending) else { return Ok(counted) };
+    let left_s = (time.0 - begun.elapsed().as_secs_f64()).max(LEAST_MEASURED_S);
+    let seed = counted.result.seed;
+    let asked = timed_request(&request.asked, scenario, overrides, seed, left_s, &counted.dir)?;
+    tracing::info!("counted in {}; now the same in time, {left_s:.0} s", counted.dir.display());
+    let ending = match run::run(asked, progress, cancel) {
+        Ok(measured) => measured.ending,
+        // What was counted stands.
+        Err(error) => RunEnd::Aborted(format!("nothing was measured in time: {error:#}")),
+    };
+    analyse(&counted.dir, ending, request.asked.readers)
+}
+
+/// The measured part of a run on both clocks.
+fn timed_request(
+    asked: &RunRequest,
+    scenario: &Scenario,
+    overrides: &RunOverrides,
+    seed: u64,
+    time_s: f64,
+    dir: &Path,
+) -> anyhow::Result<RunRequest> {
+    let counted = ResolvedScenario::new(scenario.clone(), overrides)?;
+    let is_timed = |name: &String| counted.profile.timed.as_ref().is_none_or(|timed| timed.contains(name));
+    let arms = counted.arms.iter().map(|arm| arm.name.clone()).filter(is_timed).collect();
+    let overrides = RunOverrides {
+        clock: Clock::Real,
+        arms: Some(arms),
+        time: Some(Seconds(time_s)),
+        rounds: None,
+        window: None,
+        settle: None,
+        gap: None,
+        seed: Some(seed),
+        ..overrides.clone()
+    };
+    Ok(RunRequest {
+        source: RunSource::Scenario(Box::new(scenario.clone()), Box::new(overrides)),
+        out: Some(dir.join(MEASURED)),
+        ..asked.clone()
+    })
+}
+
+/// The counted run.
+fn count(
+    request: &ExactRequest,
+    scenario: &Scenario,
+    overrides: &RunOverrides,
+    begun: Instant,
+    progress: &dyn Progress,
+    cancel: &CancelToken,
+) -> anyhow::Result<FinishedRun> {
+    let asked = &request.asked;
+    let mut overrides = RunOverrides { clock: Clock::Counted, ..overrides.clone() };
+    let counted_s = overrides.time.map(|time| time.0 * COUNTED_SHARE);
+    let server_bin = match &asked.server {
         ServerChoice::External { .. } => bail!(
             "--exact measures in virtual machines, on private servers alone: leave out --server, or leave out --exact"
         ),
         ServerChoice::Sandbox { program } => program.clone(),
         ServerChoice::None => None,
     };
-    let setup = testbed::resolve_setup(&resolved, &request.server)?;
+    let resolved = ResolvedScenario::new(scenario.clone(), &overrides)?;
+    if let (Some(counted_s), None) = (counted_s, overrides.window) {
+        overrides.window = Some(Seconds(sizing::window_s(counted_s, &resolved)));
+    }
+    let setup = testbed::resolve_setup(&resolved, &asked.server)?;
     let sizing = sizing::choose(&resolved, &setup)?;
-    let dir = request.out.clone().unwrap_or_else(|| run::new_run_dir(&resolved.scenario.name));
+    let dir = asked.out.clone().unwrap_or_else(|| run::new_run_dir(&resolved.scenario.name));
     let run_id = run::new_run_id(&dir);
     let _alone = HostLock::acquire(&run_id)?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
@@ -76,18 +136,18 @@ pub fn run(
     })?;
     testbed::prepare_data(&setup, &journal, progress, cancel)?;
 
-    run::make_run_dir(&dir, request.readers)?;
+    run::make_run_dir(&dir, asked.readers)?;
     let dir = std::path::absolute(&dir).context("cannot resolve the path of the run directory")?;
     let machines_dir = dir.join(MACHINES);
     let machines_undo = journal.record(Undo::Path { path: machines_dir.clone() })?;
     private_file::create_dir(&machines_dir)?;
-    std::fs::write(dir.join("scenario.toml"), redact::redact_text(&request.text))
+    std::fs::write(dir.join("scenario.toml"), redact::redact_text(&asked.text))
         .context("cannot write scenario.toml")?;
 
     let started_wall_us = clock::wall_us();
     let seed = resolved.seed.unwrap_or(started_wall_us % 1_000_000_007);
     let whole = |wall_s: f64| WholeRun {
-        command: plan::build_repro_command(&request.command, seed),
+        command: plan::build_repro_command(&asked.command, seed),
         seed,
         started_wall_us,
         counted: CountedClock {
@@ -105,15 +165,16 @@ pub fn run(
         dir: &machines_dir,
         request: GuestRequest {
             scenario: request.scenario_text.clone(),
-            text: request.text.clone(),
+            text: asked.text.clone(),
             overrides,
             server_bin,
-            keep_artefacts: request.keep_artefacts,
-            command: request.command.clone(),
+            keep_artefacts: asked.keep_artefacts,
+            command: asked.command.clone(),
         },
         env: environment(&resolved),
         seed,
         rounds: resolved.times.rounds.unwrap_or(1),
+        until: counted_s.map(|counted_s| begun + Duration::from_secs_f64(counted_s)),
     };
     tracing::info!(
         "{}: {} arms in {} virtual machines of {:.1} GB, Linux {}; seed {seed}; {}",
@@ -147,11 +208,16 @@ pub fn run(
             _ => bail!("interrupted before the first round had ended"),
         }
     }
-    let run = RunDir::open(&dir)?;
+    analyse(&dir, ending, asked.readers)
+}
+
+/// Analyses what there is, and writes the result.
+fn analyse(dir: &Path, ending: RunEnd, readers: u32) -> anyhow::Result<FinishedRun> {
+    let run = RunDir::open(dir)?;
     let result =
         toll_analysis::analyse_run_dir(&run).context("the run is complete, but its analysis failed")?;
-    let write_error = run::write_result(&run, &result, request.readers).err();
-    Ok(FinishedRun { dir, result, ending, write_error, reader_mode: request.readers })
+    let write_error = run::write_result(&run, &result, readers).err();
+    Ok(FinishedRun { dir: dir.to_owned(), result, ending, write_error, reader_mode: readers })
 }
 
 /// The widest half of an interval in the rounds so far; `None`: too few rounds for one.

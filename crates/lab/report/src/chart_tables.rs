@@ -3,8 +3,10 @@
 //! A row for each line, a column for each position. Intervals are beside the values if they fit.
 
 use super::markdown::escape_markdown;
+use std::borrow::Cow;
 use std::fmt::Write;
-use toll_record::{Chart, ChartKind, ChartPoint, ChartSeries};
+use toll_analysis::both_clocks;
+use toll_record::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
 use toll_sys::number_format::format_without_unit;
 
 const WIDTH: usize = 120;
@@ -12,8 +14,29 @@ const WIDTH: usize = 120;
 const GAP: &str = "  ";
 
 /// Charts that a table shows completely.
-pub fn tables(charts: &[Chart]) -> impl Iterator<Item = &Chart> {
-    charts.iter().filter(|chart| chart.kind == ChartKind::Line && !chart.x.categories.is_empty())
+pub fn tables(charts: &[Chart]) -> impl Iterator<Item = Cow<'_, Chart>> {
+    charts.iter().filter_map(|chart| match chart.kind {
+        ChartKind::Line if !chart.x.categories.is_empty() => Some(Cow::Borrowed(chart)),
+        ChartKind::Table if chart.id == both_clocks::CHART => Some(Cow::Owned(transpose(chart, "clock"))),
+        _ => None,
+    })
+}
+
+/// The chart with its lines as positions, called `label`, and its positions as lines.
+pub fn transpose(chart: &Chart, label: &str) -> Chart {
+    let row = |(at, name): (usize, &String)| {
+        let of = |(column, series): (u32, &ChartSeries)| {
+            let &(_, y, low, high) = series.points.iter().find(|point| point.0 == at as f64)?;
+            Some((f64::from(column), y, low, high))
+        };
+        ChartSeries { name: name.clone(), points: (0..).zip(&chart.series).filter_map(of).collect() }
+    };
+    let names = chart.series.iter().map(|series| series.name.clone()).collect();
+    Chart {
+        x: Axis { label: label.to_owned(), categories: names, ..chart.x.clone() },
+        series: chart.x.categories.iter().enumerate().map(row).collect(),
+        ..chart.clone()
+    }
 }
 
 /// Formatter of a point as a cell.
@@ -114,7 +137,6 @@ fn format_point(point: &ChartPoint, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toll_record::Axis;
 
     fn chart(places: usize, with_intervals: bool) -> Chart {
         let end = |value: f64| with_intervals.then_some(value);

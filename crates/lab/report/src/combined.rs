@@ -5,7 +5,7 @@ use super::{chart_tables, pooled};
 use std::fmt::Write;
 use textwrap::Options;
 use toll_analysis::CombinedRuns;
-use toll_record::{Axis, Chart, ChartKind, ChartSeries, Overlay, Platform};
+use toll_record::{Chart, ChartKind, Overlay, Platform};
 use toll_sys::count_format::format_count;
 
 const WIDTH: usize = 120;
@@ -24,7 +24,7 @@ pub fn text(together: &CombinedRuns) -> String {
                 out.push('\n');
             }
             for chart in &overlay.charts {
-                let _ = write!(out, "\n{}\n{}", chart.title, chart_tables::text(&to_line_chart(chart)));
+                let _ = write!(out, "\n{}\n{}", chart.title, chart_tables::text(&by_platform(chart)));
             }
             out
         }
@@ -54,7 +54,7 @@ pub fn markdown(together: &CombinedRuns) -> String {
                     out,
                     "\n### {}\n\n{}",
                     escape_markdown(&chart.title),
-                    chart_tables::markdown(&to_line_chart(chart))
+                    chart_tables::markdown(&by_platform(chart))
                 );
             }
             out
@@ -76,22 +76,10 @@ fn describe_platform(platform: &Platform) -> String {
     known.map(|(what, which)| format!("{what} {which}")).collect::<Vec<_>>().join("; ")
 }
 
-/// A chart with its lines as rows. In a table of arms the rows are its positions.
-fn to_line_chart(chart: &Chart) -> Chart {
-    if chart.kind != ChartKind::Table {
-        return chart.clone();
-    }
-    let row = |(at, name): (usize, &String)| {
-        let of = |(column, series): (u32, &ChartSeries)| {
-            let &(_, y, low, high) = series.points.iter().find(|point| point.0 == at as f64)?;
-            Some((f64::from(column), y, low, high))
-        };
-        ChartSeries { name: name.clone(), points: (0..).zip(&chart.series).filter_map(of).collect() }
-    };
-    let of_platforms = chart.series.iter().map(|series| series.name.clone()).collect();
-    Chart {
-        x: Axis { label: "platform".into(), categories: of_platforms, ..chart.x.clone() },
-        series: chart.x.categories.iter().enumerate().map(row).collect(),
-        ..chart.clone()
+/// Its lines as columns, where it is a table of arms.
+fn by_platform(chart: &Chart) -> Chart {
+    match chart.kind {
+        ChartKind::Table => chart_tables::transpose(chart, "platform"),
+        _ => chart.clone(),
     }
 }

@@ -65,7 +65,7 @@ fn write_report(out: &mut String, run: &RunResult) -> std::fmt::Result {
         writeln!(out, "\n{}", pooled::markdown_table(parts))?;
     }
     for chart in chart_tables::tables(&run.charts) {
-        writeln!(out, "\n### {}\n\n{}", escape_markdown(&chart.title), chart_tables::markdown(chart))?;
+        writeln!(out, "\n### {}\n\n{}", escape_markdown(&chart.title), chart_tables::markdown(&chart))?;
     }
     if !run.advice.is_empty() {
         writeln!(out, "\n### Advice\n")?;

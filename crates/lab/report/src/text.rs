@@ -44,7 +44,7 @@ pub fn text(run: &RunResult, ink: ColourMode) -> String {
     for chart in chart_tables::tables(&run.charts) {
         out.push('\n');
         write_line(&mut out, &paint(ink, BOLD, &chart.title));
-        out += &chart_tables::text(chart);
+        out += &chart_tables::text(&chart);
     }
     write_section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
     write_section(&mut out, ink, "Doses", dose_lines::dose_report_lines(run).into_iter());

@@ -2,13 +2,12 @@
 
 use super::report::Format;
 use super::server_choice::ServerArgs;
-use super::{interrupt, progress};
+
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_exact::ExactRequest;
-use toll_execution::run::{self, RunRequest, RunSource};
+use toll_execution::run::{RunRequest, RunSource};
 use toll_model::plan::RunOverrides;
 use toll_model::scenario::{MAX_ROUNDS, Scenario, check_load};
 use toll_sys::program::{missing_program_error, missing_variable_error};
@@ -119,22 +118,6 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         ..RunOverrides::default()
     };
     let server = arguments.server.resolve()?;
-    if arguments.exact.is_asked() {
-        let request = ExactRequest {
-            scenario,
-            scenario_text: full_text,
-            text,
-            overrides,
-            server,
-            kernel: arguments.exact.kernel,
-            precision_pct: arguments.exact.precision,
-            out: arguments.out,
-            keep_artefacts: false,
-            readers: super::run::only_for_owner(),
-            command: std::env::args().collect(),
-        };
-        return super::exact::run(&request, arguments.format, &[]);
-    }
     let asked = RunRequest {
         source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
         text,
@@ -144,11 +127,7 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         readers: super::run::only_for_owner(),
         command: std::env::args().collect(),
     };
-    super::run::finish_run(
-        run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,
-        arguments.format,
-        &[],
-    )
+    super::exact::run(arguments.exact, asked, full_text, arguments.format, &[])
 }
 
 fn load(name: &str) -> Result<String, String> {

@@ -7,12 +7,15 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use toll_exact::ExactRequest;
+use toll_execution::run::RunRequest;
 use toll_report::bound::Bound;
 
 #[derive(Debug, Args)]
 pub struct ExactArgs {
     /// Count instructions in virtual machines instead of measuring time: precise on any host, needs no root
-    #[arg(long, conflicts_with_all = ["time", "find", "schema", "allow_schema", "allow_replica"])]
+    ///
+    /// With --time, two thirds of that go to the counted clock, and the rest measures the same in time.
+    #[arg(long, conflicts_with_all = ["find", "schema", "allow_schema", "allow_replica"])]
     exact: bool,
     /// Linux kernel of the virtual machines: a Debian package, a .deb or an image [default: the newest at hand]
     #[arg(long, value_name = "FILE|PACKAGE", requires = "exact")]
@@ -22,16 +25,23 @@ pub struct ExactArgs {
     pub precision: f64,
 }
 
-impl ExactArgs {
-    pub fn is_asked(&self) -> bool {
-        self.exact
-    }
-}
-
-/// Carries out a counted run and shows its report.
-pub fn run(request: &ExactRequest, format: Format, bounds: &[Bound]) -> anyhow::Result<ExitCode> {
-    let finished =
-        toll_exact::run(request, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?;
+/// Carries out a run by the clock, or clocks, that were asked for, and shows its report. `scenario_text` is the scenario
+/// in full.
+pub fn run(
+    exact: ExactArgs,
+    asked: RunRequest,
+    scenario_text: String,
+    format: Format,
+    bounds: &[Bound],
+) -> anyhow::Result<ExitCode> {
+    let (progress, cancel) = (progress::RunProgress::on_stderr(), interrupt::new_signal_token()?);
+    let finished = if exact.exact {
+        let request =
+            ExactRequest { asked, scenario_text, kernel: exact.kernel, precision_pct: exact.precision };
+        toll_exact::run(&request, &progress, &cancel)?
+    } else {
+        toll_execution::run::run(asked, &progress, &cancel)?
+    };
     super::run::finish_run(finished, format, bounds)
 }
 

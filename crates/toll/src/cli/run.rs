@@ -12,7 +12,6 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_exact::ExactRequest;
 use toll_execution::run::{self, RunRequest, RunSource};
 use toll_execution::testbed::ServerChoice;
 use toll_execution::trial_loop::RunEnd;
@@ -164,36 +163,16 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         Subject::Server => arguments.server.resolve()?,
         Subject::Host => arguments.server.resolve_none()?,
     };
-    if arguments.exact.is_asked() {
-        let request = ExactRequest {
-            scenario,
-            scenario_text: text.clone(),
-            text,
-            overrides,
-            server,
-            kernel: arguments.exact.kernel,
-            precision_pct: arguments.exact.precision,
-            out: arguments.out,
-            keep_artefacts: arguments.keep_artefacts,
-            readers: only_for_owner(),
-            command: std::env::args().collect(),
-        };
-        return super::exact::run(&request, arguments.format, &arguments.fail_if);
-    }
     let asked = RunRequest {
         source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
-        text,
+        text: text.clone(),
         server,
         out: arguments.out,
         keep_artefacts: arguments.keep_artefacts,
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
-    finish_run(
-        run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,
-        arguments.format,
-        &arguments.fail_if,
-    )
+    super::exact::run(arguments.exact, asked, text, arguments.format, &arguments.fail_if)
 }
 
 /// Repeats a plan. A scenario file beside it is copied too.

@@ -39,15 +39,20 @@ impl Connection {
     /// Connects, logs in and runs the target's session statements. Afterwards a statement may take as long as it likes; see
     /// [`Self::set_read_timeout`].
     pub fn connect(target: &Target) -> Result<Self, Error> {
-        let mut connection = Self::connect_abortable(target, |_| {})?;
+        let mut connection = Self::connect_abortable(target, None, |_| {})?;
         connection.set_read_timeout(None)?;
         Ok(connection)
     }
 
     /// The same, but what follows may take no longer than the target's timeout either. `seen` is
-    /// given the socket before the first word is exchanged.
-    pub fn connect_abortable(target: &Target, seen: impl FnOnce(AbortHandle)) -> Result<Self, Error> {
-        let stream = Stream::Plain(Socket::connect(&target.address, target.connect_timeout)?);
+    /// given the socket before the first word is exchanged. Over TCP the client's port is `client_port`, or else the
+    /// kernel's choice.
+    pub fn connect_abortable(
+        target: &Target,
+        client_port: Option<u16>,
+        seen: impl FnOnce(AbortHandle),
+    ) -> Result<Self, Error> {
+        let stream = Stream::Plain(Socket::connect(&target.address, client_port, target.connect_timeout)?);
         seen(stream.abort_handle());
         let (wire, session) = handshake::perform_handshake(PacketIo::new(stream), target)?;
         let mut connection = Self { packet_io: wire, session, quit_sent: false };

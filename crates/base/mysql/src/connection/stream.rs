@@ -11,7 +11,7 @@ use rustls::{
     AlertDescription, ClientConfig, ClientConnection, PeerIncompatible, RootCertStore, StreamOwned,
 };
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -58,13 +58,14 @@ pub enum Stream {
 }
 
 impl Socket {
-    /// Connects, with Nagle off (requests are single writes) and `timeout` on every step.
-    pub fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
+    /// Connects, with Nagle off (requests are single writes) and `timeout` on every step. Over TCP the client's port is
+    /// `client_port`, or where it is absent the kernel's choice.
+    pub fn connect(address: &Address, client_port: Option<u16>, timeout: Duration) -> Result<Self, Error> {
         let unix = matches!(address, Address::Unix(_));
         let failed = |cause: io::Error| Error::ConnectFailed { address: address.to_string(), unix, cause };
         let connected = match address {
             Address::Unix(path) => connect_unix(path, timeout),
-            Address::Tcp { host, port } => connect_tcp(host, *port, timeout),
+            Address::Tcp { host, port } => connect_tcp(host, *port, client_port, timeout),
         };
         let mut socket = Self { fd: Arc::new(connected.map_err(failed)?), unix, reads_block: false };
         socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed)?;
@@ -89,18 +90,37 @@ fn connect_unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
 }
 
 /// To the first address of the name that answers.
-fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<OwnedFd> {
+fn connect_tcp(host: &str, port: u16, client_port: Option<u16>, timeout: Duration) -> io::Result<OwnedFd> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream.into());
+        let connected = match client_port {
+            Some(client_port) => connect_from(address, client_port, timeout),
+            None => TcpStream::connect_timeout(&address, timeout).map(OwnedFd::from),
+        };
+        match connected {
+            Ok(fd) => {
+                rustix::net::sockopt::set_tcp_nodelay(&fd, true)?;
+                return Ok(fd);
             }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// The port may be one whose last connection is in TIME_WAIT.
+fn connect_from(address: SocketAddr, client_port: u16, timeout: Duration) -> io::Result<OwnedFd> {
+    let (family, own): (_, SocketAddr) = match address {
+        SocketAddr::V4(_) => (AddressFamily::INET, (Ipv4Addr::UNSPECIFIED, client_port).into()),
+        SocketAddr::V6(_) => (AddressFamily::INET6, (Ipv6Addr::UNSPECIFIED, client_port).into()),
+    };
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&fd, true)?;
+    rustix::net::bind(&fd, &own)?;
+    // To Linux the limit of sending is that of connecting, too.
+    set_socket_timeout(&fd, Timeout::Send, Some(timeout))?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address))?;
+    Ok(fd)
 }
 
 impl Read for Socket {

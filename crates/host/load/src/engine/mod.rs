@@ -2,6 +2,7 @@
 
 mod bins;
 mod blocking_worker;
+mod client_ports;
 mod collector;
 mod connection_slot;
 mod delay_injection;
@@ -24,7 +25,7 @@ use event_loop_worker::EventLoopWorker;
 use session::{Session, SessionFactory};
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -202,7 +203,7 @@ pub fn run_load(
     };
     let shares: Vec<usize> =
         (0..plan.workers).map(|w| (plan.connections + w) / plan.workers).filter(|n| *n > 0).collect();
-    let sessions = open_sessions(&access, &shares, &stop)?;
+    let sessions = open_sessions(&access, &shares, plan.seed, &stop)?;
 
     let start_ns = mono_ns() + 2_000_000;
     let warm_ns = start_ns + plan.warmup.as_nanos() as u64;
@@ -330,20 +331,27 @@ fn check_plan(plan: &LoadPlan) -> Result<(), RunError> {
 fn open_sessions(
     access: &SessionFactory,
     shares: &[usize],
+    seed: u64,
     stop: &AtomicBool,
 ) -> Result<Vec<Vec<Session>>, RunError> {
     std::thread::scope(|scope| {
-        let open_share = |share: usize| {
-            let mut sessions = Vec::with_capacity(share);
-            for _ in 0..share {
+        let open_share = |numbers: Range<usize>| {
+            let mut sessions = Vec::with_capacity(numbers.len());
+            for number in numbers {
                 if stop.load(Relaxed) {
                     return Err(RunError::Plan("interrupted while connecting".into()));
                 }
-                sessions.push(access.open_session(|_| {})?);
+                sessions.push(access.open_first_session(client_ports::candidates(seed, number))?);
             }
             Ok(sessions)
         };
-        let threads: Vec<_> = shares.iter().map(|share| scope.spawn(move || open_share(*share))).collect();
+        let mut first = 0;
+        let mut threads = Vec::new();
+        for share in shares {
+            let numbers = first..first + share;
+            first = numbers.end;
+            threads.push(scope.spawn(move || open_share(numbers)));
+        }
         let joined = threads
             .into_iter()
             .map(|t| t.join().unwrap_or_else(|_| Err(RunError::Worker("it panicked".into()))));

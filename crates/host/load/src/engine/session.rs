@@ -1,9 +1,10 @@
 //! Session setup before a connection carries load: login, schema, prepared statements.
 
 use crate::mix::Mix;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use toll_mysql::connection::{AbortHandle, Connection, Error};
-use toll_mysql::target::Target;
+use toll_mysql::target::{Address, Target};
 
 /// Server, account and statements, the same for every session of a run.
 #[derive(Debug)]
@@ -37,7 +38,22 @@ impl SessionFactory {
     /// that stops answering here does not hold the run up for ever; the limit stays set. `seen` receives the
     /// socket as soon as it is connected.
     pub fn open_session(&self, seen: impl FnOnce(AbortHandle)) -> Result<Session, Error> {
-        let mut connection = Connection::connect_abortable(&self.target, seen)?;
+        self.prepare_session(Connection::connect_abortable(&self.target, None, seen)?)
+    }
+
+    /// The same, from the first of these ports of the client's that can be had, or else the kernel's choice.
+    pub fn open_first_session(&self, client_ports: impl Iterator<Item = u16>) -> Result<Session, Error> {
+        let is_tcp = matches!(self.target.address, Address::Tcp { .. });
+        for port in client_ports.filter(|_| is_tcp) {
+            match Connection::connect_abortable(&self.target, Some(port), |_| {}) {
+                Err(Error::ConnectFailed { cause, .. }) if is_taken(&cause) => {}
+                connected => return self.prepare_session(connected?),
+            }
+        }
+        self.open_session(|_| {})
+    }
+
+    fn prepare_session(&self, mut connection: Connection) -> Result<Session, Error> {
         let mut statements = Vec::with_capacity(self.mix.statements.len());
         for statement in &self.mix.statements {
             if !self.prepared || statement.text_only {
@@ -52,4 +68,9 @@ impl SessionFactory {
         }
         Ok(Session { connection, statements })
     }
+}
+
+/// Another socket has the port, or its last connection to this server is too recent.
+fn is_taken(cause: &io::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable)
 }

@@ -8,8 +8,8 @@ use anyhow::bail;
 use toll_record::catalogue::find_definition;
 use toll_record::{ArtefactColumn, Compare, Definition, Plan, ProcessColumn, Source, TrialColumn};
 
-/// 0.4 x 10^9 instructions hold two thousand statements, whose number differs by a thousandth from window to window.
-const WINDOW_S: f64 = 0.4;
+/// 10^9 instructions hold some two hundred transactions of the read-only mix.
+const WINDOW_S: f64 = 1.0;
 /// sysbench reports once a second.
 const SYSBENCH_WINDOW_S: f64 = 3.0;
 /// The trial loop waits further until two bins agree.

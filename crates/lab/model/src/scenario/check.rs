@@ -80,7 +80,7 @@ impl Scenario {
         }
         for (name, profile) in &self.profile {
             profile.check().with_context(|| format!("profile `{name}`"))?;
-            for arm in profile.arms.iter().flatten() {
+            for arm in profile.arms.iter().chain(&profile.timed).flatten() {
                 if !names.contains(arm.as_str()) {
                     bail!("profile `{name}` lists the arm `{arm}`, which does not exist");
                 }

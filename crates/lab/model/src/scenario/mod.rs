@@ -220,6 +220,9 @@ pub struct Profile {
     /// The arms of this profile; absent: all.
     #[serde(default)]
     pub arms: Option<Vec<String>>,
+    /// Those of them that a run on both clocks measures in time, too; absent: all.
+    #[serde(default)]
+    pub timed: Option<Vec<String>>,
     /// Length of the baseline's pilot, which predicts the minimum detectable effect. Not valid with a `time`.
     #[serde(default)]
     pub pilot: Seconds,
