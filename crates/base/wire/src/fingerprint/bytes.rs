@@ -14,7 +14,16 @@ pub(super) fn is_digit(b: u8) -> bool {
 
 pub(super) fn skip_space(text: &[u8], from: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
-    rest.iter().position(|b| !is_space(*b)).map_or(text.len(), |n| from + n)
+    let end = rest.iter().position(|b| !is_space(*b)).map_or(text.len(), |n| from + n);
+    count_steps(end.saturating_sub(from));
+    end
+}
+
+/// First occurrence of `needle` at or after `from`.
+pub(super) fn find_bytes(text: &[u8], needle: &[u8], from: usize) -> Option<usize> {
+    let found = memchr::memmem::find(&text[from..], needle).map(|n| from + n);
+    count_steps(found.unwrap_or(text.len()) - from);
+    found
 }
 
 /// `lower` must be lower case.
@@ -26,14 +35,18 @@ pub(super) fn starts_ignore_case(text: &[u8], lower: &[u8]) -> bool {
 pub(super) fn find_ignore_case(text: &[u8], lower: &[u8], from: usize) -> Option<usize> {
     let (low, high) = (lower[0], lower[0].to_ascii_uppercase());
     let mut at = from;
-    while at < text.len() {
-        at += memchr::memchr2(low, high, &text[at..])?;
-        if starts_ignore_case(&text[at..], lower) {
-            return Some(at);
+    let found = loop {
+        if at >= text.len() {
+            break None;
         }
-        at += 1;
-    }
-    None
+        match memchr::memchr2(low, high, &text[at..]) {
+            Some(n) if starts_ignore_case(&text[at + n..], lower) => break Some(at + n),
+            Some(n) => at += n + 1,
+            None => break None,
+        }
+    };
+    count_steps(found.unwrap_or(text.len()).saturating_sub(from));
+    found
 }
 
 /// True if there is a word boundary between `at - 1` and `at`.
@@ -52,5 +65,31 @@ pub(super) fn find_word(text: &[u8], lower: &[u8], from: usize) -> Option<usize>
             return Some(at);
         }
         from = at + 1;
+    }
+}
+
+/// Counts the bytes that a search examines. Nothing outside of tests.
+#[cfg(not(test))]
+#[inline]
+pub(super) fn count_steps(_: usize) {}
+
+#[cfg(test)]
+pub(super) use steps::count_steps;
+
+/// Bytes examined so far on this thread: a test can assert that work is linear without a clock.
+#[cfg(test)]
+pub(super) mod steps {
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static STEPS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(in super::super) fn count_steps(bytes: usize) {
+        STEPS.set(STEPS.get() + bytes as u64);
+    }
+
+    pub(in super::super) fn take_steps() -> u64 {
+        STEPS.take()
     }
 }

@@ -1,6 +1,6 @@
 //! Collapsing of repeated UNIONs, LIMIT and ASC in a fingerprint. Works on finished text only.
 
-use super::bytes::{is_boundary, is_space};
+use super::bytes::{is_boundary, is_space, skip_space};
 use memchr::memmem;
 
 /// Which of the words that matter here may occur.
@@ -118,12 +118,16 @@ fn drop_asc(text: &mut Vec<u8>) {
     let mut earliest = read + 1;
     while read < text.len() {
         if read >= earliest && is_space(text[read]) {
-            let word = text[read..].iter().position(|b| !is_space(*b)).map_or(text.len(), |n| read + n);
+            let word = skip_space(text, read);
             if text[word..].starts_with(b"asc") {
                 read = word + 3;
                 earliest = read + 1;
                 continue;
             }
+            text.copy_within(read..word, write);
+            write += word - read;
+            read = word;
+            continue;
         }
         text[write] = text[read];
         write += 1;

@@ -1,7 +1,7 @@
 //! Short summary of a statement: `SELECT users`, `INSERT SELECT a b`. Contains no literal.
 
 use super::bytes::{
-    find_ignore_case, is_boundary, is_digit, is_space, is_word, skip_space, starts_ignore_case,
+    find_bytes, find_ignore_case, is_boundary, is_digit, is_space, is_word, skip_space, starts_ignore_case,
 };
 use super::exact::strip_comments;
 use super::tables::{ddl_verb, exists_end, find_name_after, load_data_table, tables};
@@ -79,9 +79,9 @@ fn expand_version_comments(text: Vec<u8>) -> Vec<u8> {
     let Some(qualifier) = version_qualifier(&text) else { return text };
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
-    while let Some(open) = memmem::find(&text[at..], b"/*").map(|n| at + n) {
+    while let Some(open) = find_bytes(&text, b"/*", at) {
         let digit = text[open + 2..].iter().position(|b| is_digit(*b)).map(|n| open + 2 + n);
-        let Some(close) = digit.and_then(|d| memmem::find(&text[d..], b"*/").map(|n| d + n + 2)) else {
+        let Some(close) = digit.and_then(|d| find_bytes(&text, b"*/", d)).map(|n| n + 2) else {
             break;
         };
         out.extend_from_slice(&text[at..open]);
@@ -98,13 +98,12 @@ fn version_qualifier(text: &[u8]) -> Option<Vec<u8>> {
     while !(is_line_start(show) && starts_ignore_case(&text[show..], b"show")) {
         show = find_ignore_case(text, b"show", show + 1)?;
     }
-    memmem::find_iter(&text[show..], b"/*!").find_map(|n| {
-        let version = show + n + 3;
-        let digits = text[version..].iter().take_while(|b| is_digit(**b)).count();
-        let body = version + digits;
-        let close = memmem::find(&text[body..], b"*/")?;
-        (digits > 0).then(|| text[body..body + close].to_vec())
-    })
+    // The end is looked for once: without one after the first comment, none has one.
+    let version = memmem::find_iter(&text[show..], b"/*!")
+        .map(|n| show + n + 3)
+        .find(|version| text.get(*version).is_some_and(|b| is_digit(*b)))?;
+    let body = version + text[version..].iter().take_while(|b| is_digit(**b)).count();
+    find_bytes(text, b"*/", body).map(|close| text[body..close].to_vec())
 }
 
 /// `SHOW A B`: at most two words after SHOW, without scopes and clauses.
@@ -181,13 +180,16 @@ fn replace_words(text: &[u8], words: &[&[u8]], instead: &[u8]) -> Vec<u8> {
 /// `SHOW COUNT(*) WARNINGS` is `SHOW WARNINGS`.
 fn strip_count(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
+    let last_close = memchr::memrchr(b')', text).unwrap_or(0);
     let mut at = 0;
     while at < text.len() {
         let word = skip_space(text, at);
         if word > at && text[word..].starts_with(b"COUNT") {
             let body = word + 5;
-            if let Some(close) = memchr::memchr(b')', &text[body..]).filter(|n| *n > 0) {
-                at = body + close + 1;
+            if last_close > body
+                && let Some(close) = find_bytes(text, b")", body).filter(|n| *n > body)
+            {
+                at = close + 1;
                 continue;
             }
         }
@@ -218,8 +220,11 @@ fn distill_ddl(text: &[u8], verb: &[u8]) -> Verbs {
     Verbs::Tables(words, find_name_after(&text, &[b"table", b"database"]))
 }
 
-/// Spaces, IF [NOT] EXISTS at `at`: where they end.
+/// Spaces, IF [NOT] EXISTS at `at`: where they end. Only the first of several spaces is a beginning.
 fn if_exists_range(text: &[u8], at: usize) -> Option<(usize, usize)> {
+    if at > 0 && is_space(text[at - 1]) {
+        return None;
+    }
     let word = skip_space(text, at);
     (word > at && starts_ignore_case(&text[word..], b"if"))
         .then(|| exists_end(text, word + 2))

@@ -142,8 +142,9 @@ fn lock_tables_as_from(text: &[u8]) -> Vec<u8> {
                 }
             }
             _ => {
-                out.push(text[at]);
-                at += 1;
+                let next = word.max(at + 1);
+                out.extend_from_slice(&text[at..next]);
+                at = next;
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Tests of fingerprints.
 
+use super::bytes::steps::take_steps;
 use super::*;
 
 fn check(text: &str, expected: &str) {
@@ -33,6 +34,58 @@ fn texts_of_a_few_bytes_are_no_trouble() {
         distill(text.as_bytes());
         tables(text.as_bytes());
     }
+}
+
+/// Statements of about `n` times the same piece, each of which some rule might search again and again.
+fn hostile_statements(n: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let spaces = " ".repeat(n);
+    let tabs = "\u{b}".repeat(n);
+    let many = |piece: &str| piece.repeat(n);
+    [
+        ("spaces in a definition", format!("drop table{spaces}x")),
+        ("spaces in LOCK TABLES", format!("lock tables a{spaces}x")),
+        ("vertical tabs after ORDER BY", format!("select 1\\ from t order by a{tabs}x")),
+        ("spaces after IF", format!("drop table {}", many("if  "))),
+        ("COUNT without an end", format!("show {}", many(" count"))),
+        ("version comments without an end", format!("show {}", many("/*!5 "))),
+        ("version comments without a number", format!("show {}*/", many("/*!"))),
+        ("comments", many("/* ")),
+        ("names", format!("select 1 from {}b", many("a, "))),
+        ("words before names", format!("select 1 {}", many("from a join "))),
+        ("back quotes", format!("select 1 {}", many("from ` "))),
+        ("aliases", format!("select 1 from {}", many("a as b "))),
+        ("tables", format!("create {}", many("table "))),
+        ("rows", format!("insert into t values {}", many("(1) , "))),
+        ("values", format!("insert into t {}", many("values "))),
+        ("closing parentheses", format!("insert into t values (1{}", many(")  "))),
+        ("lists", format!("select 1 where a {}", many("in (1,"))),
+        ("quotes", format!("select {}", many("'a\"b', "))),
+        ("line comments", many("-- ' ")),
+        ("calls", format!("call {}", many("a("))),
+        ("load", format!("load data {}", many("into table  "))),
+        ("toolkit marks", many("/*a.b:1/")),
+        ("verbs", many("insert select ")),
+    ]
+    .map(|(name, text)| (name, text.into_bytes()))
+    .to_vec()
+}
+
+#[test]
+fn hostile_statements_cost_steps_in_proportion_to_their_length() {
+    let steps = |text: &[u8]| {
+        take_steps();
+        fingerprint(text, &mut Vec::new());
+        distill(text);
+        tables(text);
+        take_steps()
+    };
+    let pairs = hostile_statements(500).into_iter().zip(hostile_statements(4_000));
+    let steep: Vec<String> = pairs
+        .map(|((name, short), (_, long))| (name, steps(&short), steps(&long)))
+        .filter(|(_, few, many)| *many > 10 * (*few).max(1_000))
+        .map(|(name, few, many)| format!("{name}: {few} steps at 500, {many} at 4,000"))
+        .collect();
+    assert!(steep.is_empty(), "{steep:#?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::memory_budget::MemoryBudget;
 
 /// Buffers up to this size are kept for reuse and not accounted for: connections are bounded in number.
-const UNACCOUNTED_MAX: usize = 2048;
+pub(super) const UNACCOUNTED_MAX: usize = 2048;
 
 /// Buffer that counts against the memory budget of its decoder.
 #[derive(Debug, Default)]

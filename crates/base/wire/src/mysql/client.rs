@@ -150,7 +150,7 @@ impl Session {
             _ => return self.count_and_desync(context),
         };
         self.resolve_pending(context);
-        if self.queue.len() >= context.limits.pipeline.max(1) {
+        if self.queue.is_full(context.limits.pipeline, &context.workspace.budget) {
             return self.count_and_desync(context);
         }
         self.mark_recognised();
@@ -161,7 +161,7 @@ impl Session {
         }
         context.accounting.commands.seen += 1;
         let budget = &mut context.workspace.budget;
-        let command = self.queue.push();
+        let command = self.queue.push(budget);
         command.begin(code, packet.begun_ns, packet.sent_ns, budget);
         command.seq = packet.last_seq;
         command.bytes_from_client = packet.wire_len;

@@ -1,6 +1,6 @@
 //! State of a command while its response is pending. Never parses packets.
 
-use super::bounded_buffer::{BoundedBuffer, BufferBounds};
+use super::bounded_buffer::{BoundedBuffer, BufferBounds, UNACCOUNTED_MAX};
 use super::response::{ErrorPacket, ResponseState};
 use crate::event::CommandKind;
 use crate::memory_budget::MemoryBudget;
@@ -150,7 +150,18 @@ pub(super) struct CommandQueue {
     len: usize,
 }
 
+/// Slots whose memory is not accounted for: connections are bounded in number.
+const UNACCOUNTED_SLOTS: usize = 16;
+/// Memory of a slot whose statement is short.
+const SLOT_BYTES: usize = size_of::<Command>() + UNACCOUNTED_MAX;
+
 impl CommandQueue {
+    /// True if there is no room for a further command.
+    #[inline]
+    pub fn is_full(&self, limit: usize, budget: &MemoryBudget) -> bool {
+        self.len >= limit.max(1) || self.len >= UNACCOUNTED_SLOTS && budget.is_full()
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -205,8 +216,11 @@ impl CommandQueue {
 
     /// A slot behind the newest, with what its former command left in it.
     #[inline]
-    pub fn push(&mut self) -> &mut Command {
+    pub fn push(&mut self, budget: &mut MemoryBudget) -> &mut Command {
         if self.len == self.slots.len() {
+            if self.len >= UNACCOUNTED_SLOTS {
+                budget.reserve(SLOT_BYTES);
+            }
             // Unroll the ring, so that the new slot lies behind the newest.
             self.slots.rotate_left(self.head);
             self.head = 0;
@@ -232,9 +246,33 @@ impl CommandQueue {
         }
         self.len -= 1;
         // A burst of pipelined commands is over: its slots are not needed for long.
-        if self.len == 0 && self.slots.len() > 16 {
+        if self.len == 0 && self.slots.len() > UNACCOUNTED_SLOTS {
+            budget.release((self.slots.len() - UNACCOUNTED_SLOTS) * SLOT_BYTES);
             self.slots.truncate(1);
             self.head = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipelined_commands_count_against_the_memory_budget_and_give_it_back() {
+        let mut budget = MemoryBudget::new(100 * SLOT_BYTES);
+        let mut queue = CommandQueue::default();
+        let mut pushed = 0;
+        while !queue.is_full(4_096, &budget) {
+            queue.push(&mut budget);
+            pushed += 1;
+        }
+        assert_eq!(pushed, UNACCOUNTED_SLOTS + 100);
+        while !queue.is_empty() {
+            queue.pop(&mut budget);
+        }
+        assert!(!budget.is_full());
+        budget.reserve(100 * SLOT_BYTES - 1);
+        assert!(!budget.is_full(), "all of it was given back");
     }
 }

@@ -7,7 +7,7 @@ use super::completion::Completion;
 use super::handshake::{Capabilities, Greeting, Response};
 use super::packet::{PacketEnd, PacketSelection};
 use super::response::{ErrorPacket, OkPacket, ResponseState};
-use super::session::{Phase, Session};
+use super::session::{Phase, Session, set_name};
 use super::sync::Desync;
 use super::{Context, client};
 use crate::direction::Direction;
@@ -135,8 +135,8 @@ impl Session {
         match Response::parse(packet, &greeting) {
             Some(Response::StartTls) => self.phase = Phase::Encrypted,
             Some(Response::Login { user, schema, capabilities }) => {
-                self.user = user.to_vec();
-                self.schema = schema.to_vec();
+                set_name(&mut self.user, user);
+                set_name(&mut self.schema, schema);
                 self.deprecates_eof = Some(capabilities.deprecates_eof());
                 self.query_attributes = Some(capabilities.has_query_attributes());
                 self.capabilities = Some(capabilities);
@@ -171,7 +171,7 @@ impl Session {
         self.is_recognised = true;
         context.accounting.commands.seen += 1;
         let begun_ns = if self.connecting_ns == 0 { time_ns } else { self.connecting_ns };
-        let command = self.queue.push();
+        let command = self.queue.push(&mut context.workspace.budget);
         command.begin(COM_CONNECT, begun_ns, begun_ns, &mut context.workspace.budget);
         command.kind = CommandKind::Admin;
         command.fixed_text = Some(CONNECT_TEXT);

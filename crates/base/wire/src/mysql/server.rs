@@ -6,7 +6,7 @@ use super::completion::Completion;
 use super::handshake::{Capabilities, parse_change_user};
 use super::packet::{FULL, HEADER, PacketAssembler, PacketEnd, PacketSelection, parse_header};
 use super::response::{ErrorPacket, OkPacket, PrepareResponse, ResponseState, parse_eof};
-use super::session::{ClientSends, Session};
+use super::session::{ClientSends, Session, set_name};
 use super::sync::Desync;
 use crate::direction::GapCause;
 use crate::event::{CommandKind, Sink};
@@ -340,13 +340,18 @@ impl Session {
     /// The oldest command succeeded.
     fn apply_success<S: Sink + ?Sized>(&mut self, schema: Option<&[u8]>, context: &mut Context<'_, S>) {
         let Some(front) = self.queue.oldest_mut() else { return };
+        let named = |name: &[u8]| {
+            let mut kept = Vec::new();
+            set_name(&mut kept, name);
+            kept
+        };
         let mut change = None;
         match (front.code, front.kind) {
-            (command::COM_QUERY, _) => change = parse_use(front.text()).map(<[u8]>::to_vec),
-            (command::COM_INIT_DB, _) => change = front.buffer.bytes().get(1..).map(<[u8]>::to_vec),
+            (command::COM_QUERY, _) => change = parse_use(front.text()).map(named),
+            (command::COM_INIT_DB, _) => change = front.buffer.bytes().get(1..).map(named),
             (command::COM_CHANGE_USER, _) => {
                 let login = parse_change_user(front.buffer.bytes())
-                    .map(|(user, schema)| (user.to_vec(), schema.to_vec()));
+                    .map(|(user, schema)| (named(user), named(schema)));
                 self.client_sends = ClientSends::Commands;
                 self.statements.clear(&mut context.workspace.budget);
                 self.complete_oldest(Completion::Complete, context);
@@ -363,8 +368,7 @@ impl Session {
         }
         self.complete_oldest(Completion::Complete, context);
         if let Some(schema) = schema {
-            self.schema.clear();
-            self.schema.extend_from_slice(schema);
+            set_name(&mut self.schema, schema);
         } else if let Some(schema) = change {
             self.schema = schema;
         }

@@ -52,6 +52,15 @@ pub(crate) struct Session {
     pub(super) sync: ResponseSync,
 }
 
+/// Bytes kept of a user's or schema's name: more than the 128 characters that a server allows.
+const NAME_MAX: usize = 512;
+
+/// Sets a name to the head of one that may be of any length.
+pub(super) fn set_name(name: &mut Vec<u8>, to: &[u8]) {
+    name.clear();
+    name.extend_from_slice(&to[..to.len().min(NAME_MAX)]);
+}
+
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]

@@ -7,7 +7,7 @@ use super::command::Command;
 use super::value::{self, SqlLiteral};
 use crate::memory_budget::MemoryBudget;
 use crate::protocol::FieldReader;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// MariaDB: the statement that was prepared last, perhaps not yet answered.
 pub(super) const LAST_PREPARED: u32 = u32::MAX;
@@ -20,10 +20,16 @@ const SEND_TYPES: u16 = 64;
 
 /// Kept of one parameter that SEND_LONG_DATA carries.
 const MAX_LONG_DATA: usize = 64 << 10;
+/// Memory that each such parameter takes beside its bytes.
+const LONG_DATA_ENTRY: usize = 64;
+
+/// Statements kept of a connection while the memory budget is exhausted.
+const STATEMENTS_WHEN_FULL: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct PreparedStatements {
-    by_id: HashMap<u32, PreparedStatement>,
+    /// Ids grow, so the first is the oldest.
+    by_id: BTreeMap<u32, PreparedStatement>,
     last: Option<u32>,
 }
 
@@ -34,12 +40,13 @@ pub(super) struct PreparedStatement {
     params: u16,
     /// As sent with an earlier EXECUTE.
     types: Vec<u16>,
-    long_data: Vec<LongData>,
+    long_data: BTreeMap<u16, LongData>,
+    /// Long data of another parameter was left out: the values of the next EXECUTE are not known.
+    long_data_incomplete: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct LongData {
-    param: u16,
     bytes: Vec<u8>,
     cut_bytes: u64,
 }
@@ -50,7 +57,7 @@ impl PreparedStatement {
     }
 
     fn long_data_size(&self) -> usize {
-        self.long_data.iter().map(|data| data.bytes.len()).sum()
+        self.long_data.values().map(|data| data.bytes.len() + LONG_DATA_ENTRY).sum()
     }
 }
 
@@ -66,11 +73,11 @@ impl PreparedStatements {
     /// Remembers a statement that the server has accepted.
     pub fn add(&mut self, id: u32, params: u16, command: &Command, limit: usize, budget: &mut MemoryBudget) {
         self.remove(id, budget);
-        if self.by_id.len() >= limit.max(1) {
-            // Ids grow, so the smallest is the oldest.
-            if let Some(oldest) = self.by_id.keys().copied().min() {
-                self.remove(oldest, budget);
-            }
+        let limit = if budget.is_full() { limit.min(STATEMENTS_WHEN_FULL) } else { limit };
+        while self.by_id.len() >= limit.max(1)
+            && let Some((&oldest, _)) = self.by_id.first_key_value()
+        {
+            self.remove(oldest, budget);
         }
         let whole = command.text();
         let kept = if budget.is_full() { &whole[..whole.len().min(256)] } else { whole };
@@ -89,6 +96,7 @@ impl PreparedStatements {
             budget.release(statement.size());
             statement.types.clear();
             statement.long_data.clear();
+            statement.long_data_incomplete = false;
             budget.reserve(statement.size());
         }
     }
@@ -108,8 +116,7 @@ impl PreparedStatements {
     /// RESET drops what SEND_LONG_DATA brought.
     pub fn reset(&mut self, id: u32, budget: &mut MemoryBudget) {
         if let Some(statement) = self.by_id.get_mut(&id) {
-            budget.release(statement.long_data_size());
-            statement.long_data.clear();
+            release_long_data(statement, budget);
         }
     }
 
@@ -126,14 +133,14 @@ impl PreparedStatements {
         if param >= statement.params {
             return;
         }
-        let at = match statement.long_data.iter().position(|data| data.param == param) {
-            Some(at) => at,
-            None => {
-                statement.long_data.push(LongData { param, bytes: Vec::new(), cut_bytes: 0 });
-                statement.long_data.len() - 1
+        if !statement.long_data.contains_key(&param) {
+            if budget.is_full() {
+                statement.long_data_incomplete = true;
+                return;
             }
-        };
-        let data = &mut statement.long_data[at];
+            budget.reserve(LONG_DATA_ENTRY);
+        }
+        let data = statement.long_data.entry(param).or_default();
         let limit = if budget.is_full() { 256 } else { MAX_LONG_DATA };
         let kept = fields.0.len().min(limit.saturating_sub(data.bytes.len()));
         data.bytes.extend_from_slice(&fields.0[..kept]);
@@ -164,6 +171,9 @@ impl PreparedStatements {
         let _iterations = fields.u32();
         let known = statement.types.len();
         statement.render_values(fields, flags, attributes, command, bounds);
+        if bounds.budget.is_full() {
+            statement.types = Vec::new();
+        }
         reserve_types(known, statement.types.len(), bounds.budget);
         command.params_len = command.buffer.len() - command.text_len;
         release_long_data(statement, bounds.budget);
@@ -207,10 +217,9 @@ fn reserve_types(before: usize, after: usize, budget: &mut MemoryBudget) {
 }
 
 fn release_long_data(statement: &mut PreparedStatement, budget: &mut MemoryBudget) {
-    if !statement.long_data.is_empty() {
-        budget.release(statement.long_data_size());
-        statement.long_data.clear();
-    }
+    budget.release(statement.long_data_size());
+    statement.long_data.clear();
+    statement.long_data_incomplete = false;
 }
 
 fn render_bulk_rows(
@@ -318,11 +327,16 @@ impl PreparedStatement {
                 }
             }
         }
-        for at in 0..usize::from(self.params) {
+        if self.long_data_incomplete {
+            bounds.append(command, b"...");
+            return;
+        }
+        for param in 0..self.params {
+            let at = usize::from(param);
             if at > 0 {
                 bounds.append(command, b", ");
             }
-            if let Some(data) = self.long_data.iter().find(|data| usize::from(data.param) == at) {
+            if let Some(data) = self.long_data.get(&param) {
                 bounds.append_quoted(command, &data.bytes);
                 command.text_cut += data.cut_bytes;
                 continue;

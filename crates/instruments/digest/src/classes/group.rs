@@ -1,6 +1,7 @@
 //! Grouping keys of a digest: the attribute that the queries of a class share.
 
 use super::class::{Class, bound_key};
+use std::collections::HashSet;
 use toll_wire::event::{CommandKind, Event};
 use toll_wire::fingerprint::{distill, fingerprint, tables};
 
@@ -78,19 +79,36 @@ fn statement_key<'a>(event: &Event<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     buffer
 }
 
-/// Tables with their schema: the one that is named, else the session's.
+/// Tables of a statement that are told apart, bytes of a name, and bytes of all names together.
+pub(super) const TABLES_MAX: usize = 64;
+pub(super) const TABLE_NAME_MAX: usize = 512;
+pub(super) const TABLES_BYTES_MAX: usize = 4_096;
+/// Bytes kept of the summary of a statement.
+pub(super) const DISTILL_MAX: usize = 1_024;
+
+/// Tables with their schema: the one that is named, else the session's. The first ones alone of a statement that
+/// names very many, since statements are whatever clients send.
 fn qualified_tables(event: &Event<'_>) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut known: HashSet<Vec<u8>> = HashSet::new();
+    let mut bytes = 0;
     for name in tables(event.text) {
-        let plain: Vec<u8> = name.into_iter().filter(|b| *b != b'`').collect();
+        let mut plain: Vec<u8> = name.into_iter().filter(|b| *b != b'`').collect();
+        plain.truncate(TABLE_NAME_MAX);
         let name = if plain.contains(&b'.') || event.db.is_empty() {
             plain
         } else {
             [event.db, b".", &plain].concat()
         };
-        if !names.contains(&name) {
-            names.push(name);
+        if known.contains(&name) {
+            continue;
         }
+        bytes += name.len();
+        if names.len() >= TABLES_MAX || bytes > TABLES_BYTES_MAX {
+            break;
+        }
+        known.insert(name.clone());
+        names.push(name);
     }
     names
 }
@@ -100,6 +118,8 @@ pub(super) fn describe_class(class: &mut Class, group_by: GroupBy, event: &Event
     class.kind = event.kind;
     if matches!(group_by, GroupBy::Fingerprint | GroupBy::Distill) {
         class.distill = distill(event.text);
+        class.distill.truncate(DISTILL_MAX);
+        class.distill.shrink_to_fit();
         class.tables = qualified_tables(event);
     }
 }

@@ -3,8 +3,10 @@
 use toll_wire::accounting::saturating_add_to;
 use toll_wire::text_hash::TextMap;
 
-/// Names kept in all.
+/// Names kept in all, bytes of one, and bytes of all: clients choose names, even those that the server refuses.
 const NAMES_MAX: usize = 65_536;
+const NAME_MAX: usize = 512;
+const NAMES_BYTES_MAX: usize = 8 << 20;
 /// Names counted apart in one class.
 const COUNTED_MAX: usize = 32;
 /// Stands for all names beyond.
@@ -25,12 +27,15 @@ pub(super) enum NameKind {
 pub(super) struct NameTable {
     texts: Vec<Box<[u8]>>,
     index: TextMap<u32>,
+    /// Of all texts.
+    bytes: usize,
     /// The last name of each kind: events in a row mostly share them.
     last: [u32; 3],
 }
 
 impl NameTable {
     pub(super) fn id(&mut self, of: NameKind, text: &[u8]) -> u32 {
+        let text = &text[..text.len().min(NAME_MAX)];
         if text.is_empty() {
             return EMPTY_ID;
         }
@@ -47,15 +52,17 @@ impl NameTable {
         if self.texts.is_empty() {
             self.texts = vec![OTHERS.into(), b"".as_slice().into()];
         }
+        let text = &text[..text.len().min(NAME_MAX)];
         if text.is_empty() {
             return EMPTY_ID;
         }
         if let Some(&id) = self.index.get(text) {
             return id;
         }
-        if self.texts.len() >= NAMES_MAX {
+        if self.texts.len() >= NAMES_MAX || self.bytes + text.len() > NAMES_BYTES_MAX {
             return OVERFLOW_ID;
         }
+        self.bytes += text.len();
         let id = u32::try_from(self.texts.len()).unwrap_or(OVERFLOW_ID);
         self.texts.push(text.into());
         self.index.insert(text.into(), id);

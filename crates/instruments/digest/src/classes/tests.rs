@@ -195,3 +195,36 @@ fn names_beyond_those_counted_apart_stay_one_line_in_a_merge() {
     assert_eq!(beyond, [8 + 40 - 32]);
     assert_eq!(users.len(), 33);
 }
+
+#[test]
+fn a_class_holds_a_bounded_part_of_a_hostile_statement() {
+    let names: Vec<String> = (0..20_000).map(|n| format!("a{n}")).collect();
+    let many = format!("select 1 from {}", names.join(","));
+    let long = format!("select * from {}", "x".repeat(1 << 20));
+    let verbs = "insert select ".repeat(20_000);
+    for group_by in [GroupBy::Fingerprint, GroupBy::Distill, GroupBy::Tables] {
+        let mut digest = Digest::new(Settings { group_by, ..Settings::default() });
+        for text in [&many, &long, &verbs] {
+            digest.on_event(&Event { db: b"shop", ..event(text, 5) });
+        }
+        assert!(digest.classes().len() <= 65, "{}", digest.classes().len());
+        for class in digest.classes() {
+            let tables: usize = class.tables.iter().map(Vec::len).sum();
+            let kept = class.key.len() + class.text.len() + class.distill.capacity() + tables;
+            assert!(kept < 16 << 10 && class.tables.len() <= 64, "{kept} bytes, {tables} of tables");
+        }
+    }
+}
+
+#[test]
+fn names_that_clients_choose_take_bounded_memory() {
+    let mut digest = Digest::new(Settings::default());
+    for n in 0..40_000 {
+        let user = format!("{n}{}", "u".repeat(8_000));
+        digest.on_event(&Event { user: user.as_bytes(), ..event("select a", 5) });
+    }
+    let bytes: usize = (0..digest.names.len()).map(|id| digest.name(id).len()).sum();
+    assert!(bytes <= 9 << 20, "{bytes}");
+    let counted: u64 = digest.classes()[0].users.by_count().iter().map(|(_, count)| count).sum();
+    assert_eq!(counted, 40_000, "those beyond are counted together");
+}
