@@ -3,6 +3,8 @@
 //! Packets, tcpdump text and logs are all decoded to it; the digest reads nothing else. Fields borrow from
 //! the decoder's buffers: an event lives until its sink returns.
 
+use crate::fingerprint::BackslashMode;
+
 /// Receives events as they are completed. Returning is the only back-pressure there is.
 pub trait Sink {
     fn on_event(&mut self, event: &Event<'_>);
@@ -50,6 +52,8 @@ pub struct Event<'a> {
     pub kind: CommandKind,
     /// SQL (bare also for Prepare and Execute), or for other commands the words pt-query-digest uses (`administrator command: Ping`).
     pub text: &'a [u8],
+    /// How the server read backslashes in it, as far as its replies tell.
+    pub backslashes: BackslashMode,
     /// Bytes of the statement (or of its parameters) beyond those kept.
     pub text_cut: u64,
     /// For an EXECUTE: the values bound, rendered as SQL, in the order of the placeholders;

@@ -6,7 +6,7 @@ use super::{Format, Request, csv};
 use serde::Serialize;
 use std::io::{self, Write};
 use toll_wire::event::{CommandKind, Event, Sink};
-use toll_wire::fingerprint::{QueryId, fingerprint};
+use toll_wire::fingerprint::{QueryId, fingerprint_in_mode};
 
 /// Writes events instead of digesting them. The first error to write ends the output.
 pub struct EventPrinter<'a> {
@@ -67,7 +67,7 @@ impl<'a> EventPrinter<'a> {
     }
 
     fn write_event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        fingerprint(event.text, &mut self.fingerprint);
+        fingerprint_in_mode(event.text, event.backslashes, &mut self.fingerprint);
         match self.format {
             Format::Slowlog => self.write_slowlog(event),
             Format::Csv => self.write_csv(event),

@@ -4,11 +4,13 @@ use super::bytes::{
     find_bytes, find_ignore_case, is_boundary, is_digit, is_space, is_word, skip_space, starts_ignore_case,
 };
 use super::exact::strip_comments;
+use super::readings::{BackslashMode, hide_ambiguous_literals};
 use super::tables::{ddl_verb, exists_end, find_name_after, load_data_table, tables};
 use memchr::memmem;
 
 /// The verbs and tables of a statement, as pt-query-digest names them.
 pub fn distill(text: &[u8]) -> Vec<u8> {
+    let text = &*hide_ambiguous_literals(text, BackslashMode::Unknown);
     let (verbs, table) = match verbs(text) {
         Verbs::Whole(words) => return words,
         Verbs::Tables(words, table) => (words, table),
@@ -42,7 +44,7 @@ fn verbs(text: &[u8]) -> Verbs {
         })
     };
     if let Some(name) = word_after(b"call")
-        && let Some(paren) = memchr::memrchr(b'(', name).filter(|n| *n > 0)
+        && let Some(paren) = super::call_name_end(name)
     {
         return Verbs::Tables([b"CALL ", &name[..paren]].concat(), None);
     }

@@ -21,7 +21,7 @@ struct MarkedText {
 
 /// Everything up to the collapsing of repeats. False: the statement is finished as it stands.
 pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let mut marked = MarkedText { text: text.to_vec(), literal: literal::literal_mask(text) };
+    let mut marked = MarkedText { text: text.to_vec(), literal: literal::literal_and_comment_mask(text) };
     strip_block_comments(&mut marked);
     strip_line_comments(&mut marked);
     if let Some(end) = use_database(&marked.text) {
@@ -52,11 +52,12 @@ pub(super) fn strip_comments(text: &[u8]) -> Vec<u8> {
 
 /// The text with what stands in quotes as `?`.
 pub(super) fn replace_all_quoted(text: Vec<u8>) -> Vec<u8> {
-    let mut marked = MarkedText { literal: vec![false; text.len()], text };
+    let literal = literal::literal_mask(&text);
+    let mut marked = MarkedText { text: text.clone(), literal };
     strip_escaped_quotes(&mut marked);
     replace_quoted(&mut marked, b'"');
     replace_quoted(&mut marked, b'\'');
-    marked.text
+    if has_literal_text(&marked) { literal::replace_literals(&text) } else { marked.text }
 }
 
 fn has_literal_text(marked: &MarkedText) -> bool {

@@ -10,10 +10,12 @@ mod exact;
 mod fast;
 mod id;
 mod literal;
+mod readings;
 mod tables;
 
 pub use distill::distill;
 pub use id::QueryId;
+pub use readings::BackslashMode;
 pub use tables::tables;
 
 use bytes::{find_ignore_case, is_digit, is_space, is_word, skip_space, starts_ignore_case};
@@ -23,7 +25,14 @@ use bytes::{find_ignore_case, is_digit, is_space, is_word, skip_space, starts_ig
 /// `out` is cleared first and holds the result; reuse it. Time is linear in `text` but for
 /// repeated UNIONs, whose comparisons are bounded.
 pub fn fingerprint(text: &[u8], out: &mut Vec<u8>) {
+    fingerprint_in_mode(text, BackslashMode::Unknown, out);
+}
+
+/// The same for a statement whose mode is known. Where it is not, and backslashes leave more than one reading of the
+/// quotes, what may be a literal in any of them is hidden.
+pub fn fingerprint_in_mode(text: &[u8], mode: BackslashMode, out: &mut Vec<u8>) {
     out.clear();
+    let text = &*readings::hide_ambiguous_literals(text, mode);
     if fingerprint_special(text, out) {
         return;
     }
@@ -88,12 +97,17 @@ fn fingerprint_call(text: &[u8], out: &mut Vec<u8>) -> bool {
     }
     let word_end = text[name..].iter().position(|b| is_space(*b)).map_or(text.len(), |n| name + n);
     let word = &text[name..word_end];
-    let Some(last) = memchr::memrchr(b'(', word).filter(|n| *n > 0) else { return false };
-    let first = memchr::memchr(b'(', word).filter(|n| *n > 0).unwrap_or(last);
-    let arguments = &word[first..last];
-    let end = if arguments.iter().any(|b| matches!(b, b'\'' | b'"' | b'0'..=b'9')) { first } else { last };
+    let Some(end) = call_name_end(word) else { return false };
     out.extend(text[start..name + end].iter().map(u8::to_ascii_lowercase));
     true
+}
+
+/// Where the name ends in the first word after CALL.
+fn call_name_end(word: &[u8]) -> Option<usize> {
+    let last = memchr::memrchr(b'(', word).filter(|n| *n > 0)?;
+    let first = memchr::memchr(b'(', word).filter(|n| *n > 0).unwrap_or(last);
+    let has_literal = word[first..last].iter().any(|b| matches!(b, b'\'' | b'"' | b'0'..=b'9'));
+    Some(if has_literal { first } else { last })
 }
 
 /// A multi-row INSERT or REPLACE is judged by its first row, which is where the scan ends.
@@ -133,5 +147,7 @@ fn insert_into(text: &[u8]) -> Option<usize> {
     (into > at && starts_ignore_case(&text[into..], b"into")).then_some(into + 4)
 }
 
+#[cfg(test)]
+mod literal_tests;
 #[cfg(test)]
 mod tests;

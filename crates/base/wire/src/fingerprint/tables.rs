@@ -4,11 +4,13 @@ use super::bytes::{
     find_ignore_case, find_word, is_boundary, is_space, is_word, skip_space, starts_ignore_case,
 };
 use super::exact::replace_all_quoted;
+use super::readings::{BackslashMode, hide_ambiguous_literals};
 
 const DEFINITIONS: [&[u8]; 5] = [b"create", b"alter", b"truncate", b"drop", b"rename"];
 
 /// Names as written (back quotes and all), in order, repeats included.
 pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
+    let text = &*hide_ambiguous_literals(text, BackslashMode::Unknown);
     if let Some(verb) = ddl_verb(text) {
         return ddl_tables(text, verb);
     }

@@ -3,6 +3,7 @@
 use super::bounded_buffer::{BoundedBuffer, BufferBounds, UNACCOUNTED_MAX};
 use super::response::{ErrorPacket, ResponseState};
 use crate::event::CommandKind;
+use crate::fingerprint::BackslashMode;
 use crate::memory_budget::MemoryBudget;
 use crate::protocol::command::*;
 
@@ -79,6 +80,8 @@ pub(super) struct Command {
     pub affected: Option<u64>,
     pub warnings: Option<u32>,
     pub status: Option<u16>,
+    /// Of its results; unknown if they differ.
+    pub backslashes: Option<BackslashMode>,
     pub error: Option<ErrorRecord>,
     pub tainted: bool,
     pub reply: ResponseState,

@@ -3,7 +3,8 @@
 use super::Context;
 use super::command::Command;
 use super::session::Session;
-use crate::event::{ErrorInfo, Event, Flags, Sink};
+use crate::event::{CommandKind, ErrorInfo, Event, Flags, Sink};
+use crate::fingerprint::BackslashMode;
 use crate::protocol::status::{SERVER_QUERY_NO_GOOD_INDEX_USED, SERVER_QUERY_NO_INDEX_USED};
 
 /// How a command ended.
@@ -28,6 +29,9 @@ impl Session {
         self.sync.note_response_end();
         if let Some(command) = self.queue.oldest() {
             self.emit_event(command, end, context);
+            if let Some(mode) = command.backslashes {
+                self.backslashes = mode;
+            }
             self.queue.pop(&mut context.workspace.budget);
         }
     }
@@ -38,6 +42,13 @@ impl Session {
             self.emit_event(command, Completion::Complete, context);
             self.queue.pop_newest(&mut context.workspace.budget);
         }
+    }
+
+    /// The mode in which the server read the text: the same before and after, and not that of an earlier PREPARE.
+    fn backslash_mode_of(&self, command: &Command) -> BackslashMode {
+        let was_prepared = matches!(command.kind, CommandKind::Execute | CommandKind::Prepare);
+        let changes = command.backslashes.is_some_and(|mode| mode != self.backslashes);
+        if was_prepared || changes || command.tainted { BackslashMode::Unknown } else { self.backslashes }
     }
 
     fn emit_event<S: Sink + ?Sized>(&self, command: &Command, end: Completion, context: &mut Context<'_, S>) {
@@ -59,6 +70,7 @@ impl Session {
             lock_ns: None,
             kind: command.kind,
             text: command.text(),
+            backslashes: self.backslash_mode_of(command),
             text_cut: command.text_cut,
             params: &command.after_text()[..command.params_len],
             statement_id: command.statement_id,

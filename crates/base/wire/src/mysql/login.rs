@@ -7,6 +7,7 @@ use super::completion::Completion;
 use super::handshake::{Capabilities, Greeting, Response};
 use super::packet::{PacketEnd, PacketSelection};
 use super::response::{ErrorPacket, OkPacket, ResponseState};
+use super::server::backslash_mode;
 use super::session::{Phase, Session, set_name};
 use super::sync::Desync;
 use super::{Context, client};
@@ -162,6 +163,7 @@ impl Session {
                 command.record_error(&error, budget);
             } else if let Some(ok) = OkPacket::parse(packet, tracks) {
                 command.warnings = Some(u32::from(ok.warnings));
+                command.backslashes = Some(backslash_mode(ok.status));
             }
         }
         self.complete_oldest(Completion::Complete, context);

@@ -10,7 +10,10 @@ use super::session::{ClientSends, Session, set_name};
 use super::sync::Desync;
 use crate::direction::GapCause;
 use crate::event::{CommandKind, Sink};
-use crate::protocol::status::{SERVER_MORE_RESULTS_EXISTS, SERVER_STATUS_CURSOR_EXISTS};
+use crate::fingerprint::BackslashMode;
+use crate::protocol::status::{
+    SERVER_MORE_RESULTS_EXISTS, SERVER_STATUS_CURSOR_EXISTS, SERVER_STATUS_NO_BACKSLASH_ESCAPES,
+};
 use crate::protocol::{FieldReader, command};
 
 /// Kept of a packet that ends a result: an OK with session state, an error message.
@@ -424,6 +427,18 @@ impl Command {
         self.warnings = Some(u32::from(warnings));
         // Any of several results may have gone without an index.
         self.status = Some(self.status.unwrap_or_default() | status);
+        let mode = backslash_mode(status);
+        let changed = self.backslashes.is_some_and(|before| before != mode);
+        self.backslashes = Some(if changed { BackslashMode::Unknown } else { mode });
+    }
+}
+
+/// The mode that a reply tells.
+pub(super) fn backslash_mode(status: u16) -> BackslashMode {
+    if status & SERVER_STATUS_NO_BACKSLASH_ESCAPES != 0 {
+        BackslashMode::Plain
+    } else {
+        BackslashMode::Escapes
     }
 }
 

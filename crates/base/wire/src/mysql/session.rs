@@ -11,6 +11,7 @@ use super::sync::{Desync, ResponseSync};
 use crate::accounting::DecodeAccounting;
 use crate::direction::{Direction, GapCause};
 use crate::event::Sink;
+use crate::fingerprint::BackslashMode;
 use std::fmt::Display;
 use std::io::Write;
 
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     pub(super) port: u16,
     pub(super) user: Vec<u8>,
     pub(super) schema: Vec<u8>,
+    /// As the last reply told.
+    pub(super) backslashes: BackslashMode,
     pub(super) inbound: PacketAssembler,
     pub(super) outbound: PacketAssembler,
     pub(super) client_sends: ClientSends,
@@ -178,6 +181,8 @@ impl Session {
             (GapCause::Lost, Direction::FromServer) => &mut bytes.lost_from_server,
         } += count;
         self.has_payload = true;
+        // The mode may have been changed by what is missing.
+        self.backslashes = BackslashMode::Unknown;
         let Some(frames) = self.frames_mut(from) else {
             return self.handle_plain_gap(from, count, why, time_ns, context);
         };

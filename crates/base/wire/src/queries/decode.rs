@@ -8,6 +8,7 @@ use super::varint::VarintReader;
 use super::{FULL_SHARE, accounting_record};
 use crate::accounting::DecodeAccounting;
 use crate::event::{ErrorInfo, Event, Flags, RequestCounts, SampleShare, Sink};
+use crate::fingerprint::BackslashMode;
 
 /// Interned texts and connections of a block so far, by number.
 #[derive(Default)]
@@ -174,6 +175,8 @@ fn decode_event<'a>(
         lock_ns: None,
         kind: *KINDS.get((bits & record::KIND_BITS) as usize)?,
         text: text.slice_of(plain),
+        // The file does not tell.
+        backslashes: BackslashMode::Unknown,
         text_cut,
         params,
         statement_id,

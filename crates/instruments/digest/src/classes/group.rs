@@ -3,7 +3,7 @@
 use super::class::{Class, bound_key};
 use std::collections::HashSet;
 use toll_wire::event::{CommandKind, Event};
-use toll_wire::fingerprint::{distill, fingerprint, tables};
+use toll_wire::fingerprint::{distill, fingerprint_in_mode, tables};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupBy {
@@ -40,7 +40,7 @@ impl GroupKeys {
         if group_by == GroupBy::Distill {
             self.key = distill(text);
         } else {
-            fingerprint(text, &mut self.key);
+            fingerprint_in_mode(text, event.backslashes, &mut self.key);
         }
         bound_key(&mut self.key);
         &self.key

@@ -1,6 +1,7 @@
 //! Cache from recent statement texts to their class. Stores whole texts, so it never confuses two.
 
 use toll_wire::event::{CommandKind, Event};
+use toll_wire::fingerprint::BackslashMode;
 use toll_wire::text_hash::hash_text;
 
 const SLOTS: usize = 4_096;
@@ -16,17 +17,27 @@ pub(super) struct RecentTexts {
 struct Slot {
     text: Vec<u8>,
     kind: CommandKind,
+    backslashes: BackslashMode,
     class: u32,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        let (kind, backslashes) = Default::default();
+        Self { text: Vec::new(), kind, backslashes, class: u32::MAX }
+    }
 }
 
 impl RecentTexts {
     pub(super) fn new() -> Self {
-        Self { slots: vec![Slot { text: Vec::new(), kind: CommandKind::Query, class: u32::MAX }; SLOTS] }
+        Self { slots: vec![Slot::default(); SLOTS] }
     }
 
     pub(super) fn find_class(&self, event: &Event<'_>) -> Option<u32> {
         let slot = &self.slots[slot_index(event.text)];
-        (slot.text == event.text && slot.kind == event.kind && slot.class != u32::MAX).then_some(slot.class)
+        let is_it =
+            slot.text == event.text && slot.kind == event.kind && slot.backslashes == event.backslashes;
+        (is_it && slot.class != u32::MAX).then_some(slot.class)
     }
 
     pub(super) fn remember(&mut self, event: &Event<'_>, class: u32) {
@@ -37,6 +48,7 @@ impl RecentTexts {
         slot.text.clear();
         slot.text.extend_from_slice(event.text);
         slot.kind = event.kind;
+        slot.backslashes = event.backslashes;
         slot.class = class;
     }
 
