@@ -45,6 +45,13 @@ impl Lab {
         self.path(name)
     }
 
+    /// For its owner alone, as toll wants passphrases and keys.
+    pub fn write_secret(&self, name: &str, text: &str) -> String {
+        let path = self.write(name, text);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         // Heeds all signals, even where the tests themselves were started by nohup.
         let mut command = Command::new("env");

@@ -1,11 +1,15 @@
 //! Files and directories that only their owner can read, for secrets and for what people's queries hold.
 
 use crate::atomic_file::AtomicFile;
-use anyhow::{Context, Result};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use anyhow::{Context, Result, bail};
+use nix::unistd::geteuid;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+
+/// Passphrases and keys are far shorter.
+const SECRET_MAX_BYTES: u64 = 64 << 10;
 
 /// Writes the file, or replaces it, whole or not at all.
 pub fn write(path: &Path, text: &str) -> Result<()> {
@@ -30,4 +34,78 @@ pub fn create_dir(path: &Path) -> Result<()> {
         .create(path)
         .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o700)))
         .with_context(|| format!("cannot create {}", path.display()))
+}
+
+/// Reads a file with a secret: a passphrase or a key. `what` names it in errors.
+///
+/// # Errors
+/// It cannot be read or is too long. Or others could have read or replaced the secret: the file is another
+/// user's, everybody has access, or its group may write. Reading by a group is the administrator's decision.
+pub fn read_secret(path: &Path, what: &str) -> Result<String> {
+    let mut text = String::new();
+    let mut read = || -> Result<()> {
+        let file = File::open(path)?;
+        // Of what was opened, which may have another name by now.
+        check_secret(&file.metadata()?, geteuid().as_raw())?;
+        if file.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text)? as u64 > SECRET_MAX_BYTES {
+            bail!("it has more than {} KiB", SECRET_MAX_BYTES >> 10);
+        }
+        Ok(())
+    };
+    read().with_context(|| format!("cannot use {what} {}", path.display()))?;
+    Ok(text)
+}
+
+fn check_secret(meta: &Metadata, own: u32) -> Result<()> {
+    // A pipe or a terminal: nothing lies there for others.
+    if !meta.is_file() {
+        return Ok(());
+    }
+    if ![0, own].contains(&meta.uid()) {
+        bail!("it belongs to user {}. Run chown, or use a file of your own.", meta.uid());
+    }
+    let mode = meta.mode() & 0o777;
+    if mode & 0o027 != 0 {
+        bail!("other users have access to it (mode {mode:03o}). Run chmod 600, and replace the secret.");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_others_can_read_or_replace_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        std::fs::write(&path, "geheim\n").unwrap();
+        for (mode, taken) in [
+            (0o600, true),
+            (0o400, true),
+            (0o640, true),
+            (0o644, false),
+            (0o660, false),
+            (0o602, false),
+            (0o601, false),
+        ] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let read = read_secret(&path, "the passphrase file");
+            assert_eq!(read.is_ok(), taken, "{mode:o}: {read:?}");
+            if let Err(error) = read {
+                let text = format!("{error:#}");
+                assert!(text.contains(&format!("{mode:o}")) && text.contains("chmod 600"), "{text}");
+                assert!(!text.contains("geheim"), "{text}");
+            }
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let (meta, own) = (std::fs::metadata(&path).unwrap(), geteuid().as_raw());
+        assert!(check_secret(&meta, own).is_ok());
+        if own != 0 {
+            assert!(check_secret(&meta, own + 1).is_err());
+        }
+        std::fs::write(&path, vec![b'x'; SECRET_MAX_BYTES as usize + 1]).unwrap();
+        assert!(format!("{:#}", read_secret(&path, "the key").unwrap_err()).contains("64 KiB"));
+        assert!(read_secret(&dir.path().join("none"), "the key").is_err());
+    }
 }

@@ -11,6 +11,7 @@ use toll_store::{Destination, RetryPolicy, Store};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::count_format::format_count;
+use toll_sys::private_file;
 use toll_sys::process::{self, ProcessId};
 
 /// A store as it was asked for.
@@ -50,8 +51,7 @@ impl KeyOptions {
     pub fn for_reading(&self, store: &Store) -> Result<PieceDecoder> {
         match (&self.identity_file, &self.passphrase_file) {
             (Some(file), _) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("cannot read the identity file {}", file.display()))?;
+                let text = private_file::read_secret(file, "the identity file")?;
                 Ok(PieceDecoder::with_identities(&text)?)
             }
             (None, Some(file)) => Ok(PieceDecoder::with_passphrase(store, &read_passphrase(file)?)?),
@@ -62,8 +62,7 @@ impl KeyOptions {
 
 /// The first line of a file.
 fn read_passphrase(file: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the passphrase file {}", file.display()))?;
+    let text = private_file::read_secret(file, "the passphrase file")?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
         _ => bail!("{} begins with an empty line: the first line is the passphrase", file.display()),

@@ -109,6 +109,25 @@ fn keep_latest(count: usize) -> RetentionPolicy<'static> {
     RetentionPolicy { keep_latest: Some(count), keep_id: None }
 }
 
+#[test]
+fn an_object_that_is_longer_than_its_kind_ever_is_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let enlarge = |path: &str, bytes: u64| {
+        std::fs::File::create(dir.path().join(path)).unwrap().set_len(bytes).unwrap();
+    };
+    // No byte of them is on the disk, and all would be in memory.
+    enlarge(&format!("backups/a.{}.json", "0".repeat(64)), (2 << 30) + 1);
+    let refused = restore_backup(&store, &PieceDecoder::default(), "a").unwrap_err().to_string();
+    assert!(refused.contains("the maximum is"), "{refused}");
+    enlarge("running/b.json", 1 << 20);
+    let refused = store_backup(&store, &PieceEncoder::default(), "c", &dump(1, 1, |_| false)).unwrap_err();
+    assert!(refused.to_string().contains("the maximum is"), "{refused}");
+    enlarge("keys/identity.age", 1 << 20);
+    let refused = PieceDecoder::with_passphrase(&store, "phrase").unwrap_err().to_string();
+    assert!(refused.contains("the maximum is"), "{refused}");
+}
+
 const BODIES: &str = "CREATE TRIGGER x\n-- Dump completed\n";
 
 #[test]

@@ -141,22 +141,15 @@ impl Store {
         })
     }
 
-    pub fn get(&self, path: &str) -> Result<Vec<u8>> {
-        self.get_if_exists(path)?
+    /// One that is there. If it is longer than `most`, it is not fetched: whoever writes to a store must not
+    /// decide how much memory a reader takes.
+    pub fn get(&self, path: &str, most: u64) -> Result<Vec<u8>> {
+        self.get_if_exists(path, most)?
             .ok_or_else(|| self.store_error(&format!("getting {path}"), "the object does not exist"))
     }
 
-    pub fn get_if_exists(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        self.fetch(path, u64::MAX)
-    }
-
-    /// One that is there; if it is longer than `most`, it is not fetched.
-    pub fn get_limited(&self, path: &str, most: u64) -> Result<Vec<u8>> {
-        self.fetch(path, most)?
-            .ok_or_else(|| self.store_error(&format!("getting {path}"), "the object does not exist"))
-    }
-
-    fn fetch(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
+    /// The same; nothing where none is there.
+    pub fn get_if_exists(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let (at, doing) = (self.object_path(path), format!("getting {path}"));
         let fetched = self.retry(&doing, || async {
             let got = match self.with_timeout(0, self.inner.get(&at)).await {

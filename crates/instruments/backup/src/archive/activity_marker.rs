@@ -18,6 +18,8 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(60);
 const MARKER_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// How soon a backup looks again whether a prune has withdrawn.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// A marker has 200 bytes or so.
+const MARKER_MAX_BYTES: u64 = 64 << 10;
 
 /// A process, told apart from all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,7 +187,7 @@ impl ActivityMarker {
             .map_err(|error| Error::Busy(format!("cannot write a marker: {error}")))?;
         // Where the answer to a first try was lost, a second one finds what the first has put.
         if !store.put_if_absent(&object, text.clone())?
-            && store.get_if_exists(&object)?.as_ref() != Some(&text)
+            && store.get_if_exists(&object, MARKER_MAX_BYTES)?.as_ref() != Some(&text)
         {
             return Err(Error::Busy(format!("{object} is there already: another run has the same name")));
         }
@@ -226,7 +228,7 @@ impl ActivityMarker {
         let mut others =
             OtherMarkers { prunes: 0, backups: 0, from_other_boot: false, dead_markers: Vec::new() };
         for object in objects.iter().filter(|object| object.path != self.object) {
-            let Some(text) = self.store.get_if_exists(&object.path)? else { continue };
+            let Some(text) = self.store.get_if_exists(&object.path, MARKER_MAX_BYTES)? else { continue };
             let marker: Option<MarkerRecord> = serde_json::from_slice(&text).ok();
             let alive = marker.as_ref().and_then(|marker| (self.is_alive)(&marker.owner));
             let age_ms = now.unwrap_or(object.modified_unix_ms).saturating_sub(object.modified_unix_ms);

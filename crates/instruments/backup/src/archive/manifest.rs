@@ -13,6 +13,16 @@ use toll_store::{Error, Result, Store};
 pub const FORMAT: u32 = 1;
 
 const FOLDER: &str = "backups";
+/// Each piece takes 90 bytes of it: 2 TB in pieces of 128 KiB.
+const MANIFEST_MAX_BYTES: u64 = 2 << 30;
+/// Whatever a host has: 90 GB in pieces of 128 KiB.
+const MANIFEST_MIN_BYTES: u64 = 64 << 20;
+
+/// How long a manifest or an index of pieces may be here. It is read into memory, on a host where a database
+/// server may need it, and parsing doubles it.
+pub(crate) fn manifest_limit() -> u64 {
+    (toll_sys::memory::available_bytes() / 4).clamp(MANIFEST_MIN_BYTES, MANIFEST_MAX_BYTES)
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -182,7 +192,7 @@ impl Backups {
 impl BackupEntry {
     /// Fetches the manifest and checks it against its name.
     pub fn read_manifest(&self, store: &Store, opening: &PieceDecoder) -> Result<Manifest> {
-        let stored = store.get(&self.object)?;
+        let stored = store.get(&self.object, manifest_limit())?;
         let damaged = |reason: String| Error::Mismatch { id: self.id.clone(), reason };
         if ContentHash::hash(&stored) != self.sha256 {
             return Err(damaged("its manifest is not what was stored".into()));

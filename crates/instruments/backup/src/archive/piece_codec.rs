@@ -17,10 +17,14 @@ const LEVEL: i32 = 3;
 const PIECE_MAX: usize = 16 << 20;
 /// In the store: what does not compress, and what age adds, are far less than a tenth.
 pub(crate) const STORED_PIECE_MAX: u64 = PIECE_MAX as u64 / 10 * 11;
-/// Manifests, of which each piece takes 90 bytes: 2 TB in pieces of 128 KiB.
-const MANIFEST_MAX: u64 = 2 << 30;
 /// Where a store that is encrypted with a passphrase keeps its own key, encrypted with the passphrase.
 const KEY_OBJECT: &str = "keys/identity.age";
+/// It has 500 bytes or so.
+const KEY_MAX_BYTES: u64 = 64 << 10;
+/// Of scrypt, as age's own program chooses it: 256 MiB for a second.
+const WORK_FACTOR: u8 = 18;
+/// A store must not decide how much memory its key takes, on a host where a database server needs it: 1 GiB.
+const MAX_WORK_FACTOR: u8 = 20;
 
 /// Compression and encryption of pieces.
 #[derive(Clone, Default)]
@@ -61,7 +65,7 @@ impl PieceEncoder {
     /// nobody opens. Two first backups at once may each have made one.
     pub fn check_key(&self, store: &Store) -> Result<()> {
         let Some(used) = self.stored_key_hash else { return Ok(()) };
-        let there = store.get_if_exists(KEY_OBJECT)?.map(|stored| ContentHash::hash(&stored));
+        let there = store.get_if_exists(KEY_OBJECT, KEY_MAX_BYTES)?.map(|stored| ContentHash::hash(&stored));
         if there == Some(used) {
             return Ok(());
         }
@@ -140,7 +144,7 @@ impl PieceDecoder {
 
     /// With a passphrase: the store holds a key of its own, encrypted with it.
     pub fn with_passphrase(store: &Store, passphrase: &str) -> Result<Self> {
-        let Some(stored) = store.get_if_exists(KEY_OBJECT)? else {
+        let Some(stored) = store.get_if_exists(KEY_OBJECT, KEY_MAX_BYTES)? else {
             return Err(Error::Key(format!("{store} has no key that a passphrase opens ({KEY_OBJECT})")));
         };
         Ok(Self { identities: vec![decrypt_key(&stored, passphrase)?] })
@@ -157,7 +161,7 @@ impl PieceDecoder {
         let decryptor = age::Decryptor::new(stored).map_err(|reason| failed(&reason))?;
         let reader = decryptor.decrypt(identities).map_err(|reason| failed(&reason))?;
         let mut plain = Vec::with_capacity(stored.len());
-        reader.take(MANIFEST_MAX).read_to_end(&mut plain).map_err(|reason| failed(&reason))?;
+        reader.take(stored.len() as u64).read_to_end(&mut plain).map_err(|reason| failed(&reason))?;
         Ok(plain)
     }
 
@@ -175,7 +179,7 @@ impl PieceDecoder {
 
 /// Sealing with a passphrase: with the store's own key, which is made the first time.
 pub fn codec_with_passphrase(store: &Store, passphrase: &str) -> Result<(PieceEncoder, PieceDecoder)> {
-    let stored = match store.get_if_exists(KEY_OBJECT)? {
+    let stored = match store.get_if_exists(KEY_OBJECT, KEY_MAX_BYTES)? {
         Some(stored) => stored,
         None => {
             if Backups::list(store)?.valid.iter().any(BackupEntry::is_encrypted) {
@@ -187,7 +191,7 @@ pub fn codec_with_passphrase(store: &Store, passphrase: &str) -> Result<(PieceEn
             let text = x25519::Identity::generate().to_string().expose_secret().to_owned();
             // Another backup may have begun at the same time: the key that is there is the store's.
             store.put_if_absent(KEY_OBJECT, encrypt_key(text.as_bytes(), passphrase)?)?;
-            store.get(KEY_OBJECT)?
+            store.get(KEY_OBJECT, KEY_MAX_BYTES)?
         }
     };
     let identity = decrypt_key(&stored, passphrase)?;
@@ -206,7 +210,11 @@ pub fn codec_with_passphrase(store: &Store, passphrase: &str) -> Result<(PieceEn
 
 fn encrypt_key(text: &[u8], passphrase: &str) -> Result<Vec<u8>> {
     let failed = |reason: &dyn std::fmt::Display| Error::Key(format!("cannot encrypt the key: {reason}"));
-    let encryptor = age::Encryptor::with_user_passphrase(passphrase.to_owned().into());
+    let mut scrypt = age::scrypt::Recipient::new(passphrase.to_owned().into());
+    // Not what this host does in a second: a fast one would make a key that no host takes.
+    scrypt.set_work_factor(WORK_FACTOR);
+    let encryptor = age::Encryptor::with_recipients(std::iter::once(&scrypt as &dyn age::Recipient))
+        .map_err(|reason| failed(&reason))?;
     let mut stored = Vec::new();
     encryptor
         .wrap_output(&mut stored)
@@ -220,8 +228,7 @@ fn decrypt_key(stored: &[u8], passphrase: &str) -> Result<x25519::Identity> {
         Error::Key(format!("cannot decrypt the store's key with this passphrase: {reason}"))
     };
     let mut scrypt = age::scrypt::Identity::new(passphrase.to_owned().into());
-    // About ten times the work that age asks for today; a store must not choose how long it is waited for.
-    scrypt.set_max_work_factor(22);
+    scrypt.set_max_work_factor(MAX_WORK_FACTOR);
     let decryptor = age::Decryptor::new(stored).map_err(|reason| failed(&reason))?;
     let reader = decryptor
         .decrypt(std::iter::once(&scrypt as &dyn age::Identity))
@@ -254,6 +261,20 @@ mod tests {
         let wrong = key().1.decode(name, name_key.as_ref(), stored.clone()).unwrap_err();
         assert!(wrong.to_string().contains("the key that was given"), "{wrong}");
         assert!(PieceDecoder::default().decode(name, name_key.as_ref(), stored).is_err());
+    }
+
+    #[test]
+    fn a_store_does_not_decide_how_much_memory_its_key_takes() {
+        let secret = x25519::Identity::generate().to_string();
+        let stored = encrypt_key(secret.expose_secret().as_bytes(), "phrase").unwrap();
+        let head = String::from_utf8_lossy(&stored[..stored.len().min(200)]).into_owned();
+        assert!(head.lines().nth(1).unwrap().ends_with(" 18"), "{head}");
+        assert!(decrypt_key(&stored, "phrase").is_ok());
+        // 4 GiB, for whoever reads it.
+        let at = head.find(" 18\n").unwrap();
+        let greedy = [&stored[..at], b" 22\n", &stored[at + 4..]].concat();
+        let refused = decrypt_key(&greedy, "phrase").err().unwrap().to_string();
+        assert!(refused.to_lowercase().contains("excessive work"), "{refused}");
     }
 
     #[test]

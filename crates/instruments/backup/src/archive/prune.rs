@@ -3,7 +3,7 @@
 //! Removes manifests first, the oldest first, then the pieces that no remaining manifest names. No piece is
 //! removed if anything is unreadable. Servers that share a store do not remove each other's backups.
 
-use crate::archive::manifest::{BackupEntry, Backups};
+use crate::archive::manifest::{BackupEntry, Backups, manifest_limit};
 use crate::archive::upload::{for_each_piece, piece_object};
 use crate::archive::{ActivityMarker, ContentHash, PieceDecoder, PieceEncoder};
 use std::collections::{HashMap, HashSet};
@@ -168,7 +168,7 @@ fn add_references(
         named.extend(listed.read_manifest(store, opening)?.pieces().map(|piece| piece.name()));
         return Ok(());
     }
-    let index = store.get_if_exists(&index_object(listed))?.unwrap_or_default();
+    let index = store.get_if_exists(&index_object(listed), manifest_limit())?.unwrap_or_default();
     let (sum, names) = index.split_at_checked(32).unwrap_or((&[], &[]));
     if sum != ContentHash::hash(names).0 || !names.len().is_multiple_of(32) {
         let reason = "its piece index is missing or damaged: no piece can be removed".to_owned();

@@ -28,7 +28,7 @@ pub fn read_pieces<'m>(
     let pieces: Vec<(&StoredFile, &StoredPiece)> =
         manifest.files.iter().flat_map(|file| file.pieces.iter().map(move |piece| (file, piece))).collect();
     let fetch = |piece: &StoredPiece| {
-        let stored = store.get_limited(&piece_object(&piece.0), STORED_PIECE_MAX)?;
+        let stored = store.get(&piece_object(&piece.0), STORED_PIECE_MAX)?;
         opening.decode(piece.0, name_key.as_ref(), stored)
     };
     let line = PrefetchQueue { state: Mutex::default(), changed: Condvar::new() };

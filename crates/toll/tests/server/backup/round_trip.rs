@@ -113,7 +113,8 @@ fn an_encrypted_backup_opens_with_its_key_alone_and_old_ones_go() {
     let source = lab.start_server();
     fill(300, |sql| source.run(sql));
     let (store, dsn) = (lab.path("store"), source.dsn());
-    let [right, wrong] = ["right", "wrong"].map(|word| lab.write(word, &format!("{word} passphrase\n")));
+    let [right, wrong] =
+        ["right", "wrong"].map(|word| lab.write_secret(word, &format!("{word} passphrase\n")));
     for _ in 0..3 {
         source.run("UPDATE shop.orders SET price = price + 1 WHERE id < 10");
         let arguments =
@@ -178,7 +179,7 @@ fn a_host_that_backs_up_for_a_recipient_cannot_read_what_it_stores() {
     let key = age::x25519::Identity::generate();
     let recipient = key.to_public().to_string();
     let identity =
-        lab.write("identity", &format!("# made for this test\n{}\n", key.to_string().expose_secret()));
+        lab.write_secret("identity", &format!("# made for this test\n{}\n", key.to_string().expose_secret()));
     for _ in 0..2 {
         let arguments =
             ["backup", "--server", &dsn, "--to", &store, "--encrypt-to", &recipient, "--keep", "1", "--json"];

@@ -350,7 +350,7 @@ fn what_is_encrypted_in_the_store_is_not_in_git_and_that_is_told() {
     let source = lab.start_server();
     fill(10, |sql| source.run(sql));
     let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
-    let phrase = lab.write("phrase", "a passphrase\n");
+    let phrase = lab.write_secret("phrase", "a passphrase\n");
     let arguments =
         ["backup", "--server", &dsn, "--to", &store, "--git", &git, "--passphrase-file", &phrase, "--json"];
     let taken = json(lab.toll(&arguments));
