@@ -40,6 +40,8 @@ pub struct BackupOptions {
     pub dump_program: Option<PathBuf>,
     pub store: Option<StoreLocation>,
     pub keys: KeyOptions,
+    /// Name of the source; none: its identity stands for it.
+    pub source: Option<String>,
     /// A repository and its branch.
     pub git: Option<(PathBuf, String)>,
     /// How many backups are left in the store afterwards.
@@ -74,9 +76,10 @@ pub fn create_backup(
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<BackupSummary> {
-    let id = store_location::new_backup_id(&asked.server, &asked.schemas);
+    let source = Source::inspect(&asked.server, &asked.schemas, asked.source.as_deref())?;
+    let id = format!("{}-{}", store_location::new_id(), source.label);
     let journal = Journal::begin(&format!("backup-{id}")).context("nothing was changed")?;
-    let taken = create_with_journal(asked, &id, &journal, cancel, seen);
+    let taken = create_with_journal(asked, source, &id, &journal, cancel, seen);
     let undone = journal.undo_all();
     match (taken, undone.failures.as_slice()) {
         (taken, []) => taken,
@@ -92,6 +95,7 @@ pub fn create_backup(
 
 fn create_with_journal(
     request: &BackupOptions,
+    mut source: Source,
     id: &str,
     journal: &Journal,
     cancel: &CancelToken,
@@ -99,7 +103,6 @@ fn create_with_journal(
 ) -> Result<BackupSummary> {
     let begun = Instant::now();
     let begun_unix_ms = clock::wall_us() / 1000;
-    let mut source = Source::inspect(&request.server, &request.schemas)?;
     let mut program = Program::for_dumps(source.flavour, request.dump_program.as_deref())?;
     source.check_program(&program)?;
     source.configure_program(&mut program);
@@ -109,7 +112,10 @@ fn create_with_journal(
         None => None,
     };
     let mut commit = match &request.git {
-        Some((dir, branch)) => Some(Repository::open_or_create(dir, branch)?.start_import(journal, cancel)?),
+        Some((dir, branch)) => Some({
+            let server = TreeSource::from_source(&source_server(&source));
+            Repository::open_or_create(dir, branch)?.start_import(&server, journal, cancel)?
+        }),
         None => None,
     };
 
@@ -448,6 +454,9 @@ fn source_server(source: &Source) -> crate::archive::SourceServer {
         flavour: source.flavour.name().to_owned(),
         version: source.version.to_string(),
         address: source.address.clone(),
+        host: source.identity.host.clone(),
+        server_id: source.identity.id.clone(),
+        name: source.name.clone(),
     }
 }
 

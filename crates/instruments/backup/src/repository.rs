@@ -6,7 +6,7 @@
 
 use super::cost::{ProcessMonitor, ProcessUsage};
 use crate::archive::FileSummary;
-use crate::archive::git::{Commit, FastImport, MANIFEST, Tree, read_blob};
+use crate::archive::git::{Commit, FastImport, MANIFEST, Tree, TreeSource, read_blob};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
@@ -143,9 +143,16 @@ impl Repository {
         read
     }
 
-    /// Begins a dump.
+    /// When a commit was made, in seconds since 1970.
+    pub fn commit_time(&self, commit: &str) -> Result<i64> {
+        let time = self.run_git(&["show", "--no-patch", "--format=%ct", commit])?;
+        time.parse().with_context(|| format!("git dates {commit} {time:?}"))
+    }
+
+    /// Begins a dump of a server. A branch that holds backups of another one is refused.
     pub fn start_import<'j>(
         self,
+        source: &TreeSource,
         journal: &'j Journal,
         cancel: &CancelToken,
     ) -> Result<(GitImport<'j>, FastImport<BufWriter<ChildStdin>>)> {
@@ -163,6 +170,18 @@ impl Repository {
                 self.branch,
                 self.dir.display()
             );
+        }
+        if let Some(parent) = &parent {
+            let (tree, _) = self.read_tree(Some(parent))?;
+            if !tree.source.is_same(source) {
+                bail!(
+                    "the branch {} of {} contains backups of another server ({}). Choose another with --git-branch. If \
+                     it is the same server, name it with --source.",
+                    self.branch,
+                    self.dir.display(),
+                    tree.source.name.as_ref().unwrap_or(&tree.source.host)
+                );
+            }
         }
         let bytes_before = directory_bytes(&self.dir.join("objects"));
         // It would store each piece as what differs from the one before, which is another: repack looks for the right

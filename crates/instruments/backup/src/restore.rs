@@ -6,6 +6,7 @@
 use super::cost::seconds_since;
 use super::program::{OptionFile, Program};
 use super::repository::Repository;
+use super::server_identity::ServerIdentity;
 use super::source::{query_column, sql_literal};
 use crate::archive::git::Tree;
 use crate::archive::{FileSummary, Manifest, PieceDecoder};
@@ -25,15 +26,17 @@ use toll_sys::cancel::CancelToken;
 /// A backup that was found.
 pub enum BackupOrigin {
     Store { store: Arc<Store>, opening: PieceDecoder, manifest: Box<Manifest> },
-    Git { repository: Repository, commit: String, tree: Box<Tree> },
+    Git { repository: Repository, commit: String, tree: Box<Tree>, unix_s: i64 },
 }
 
 /// Where it goes.
 pub enum RestoreTarget<'a> {
-    /// `overwrite`: tables that are there are dropped where the backup holds tables of their names.
+    /// `overwrite`: tables, views, routines and events that are there are dropped where the backup holds some of their
+    /// names. `other_server`: the server need not be the one that was backed up.
     Server {
         target: &'a Target,
         overwrite: bool,
+        other_server: bool,
     },
     /// A file that is not there yet. It has its name once it is whole and on the disk.
     File(&'a Path),
@@ -76,6 +79,32 @@ impl BackupOrigin {
         }
     }
 
+    /// The server's identity, and its host's name; empty where they are not known.
+    fn identity(&self) -> (&str, &str) {
+        match self {
+            Self::Store { manifest, .. } => (&manifest.source.server_id, &manifest.source.host),
+            Self::Git { tree, .. } => (&tree.source.server_id, &tree.source.host),
+        }
+    }
+
+    /// Which server it is of, and of when, in a sentence's words.
+    pub fn describe(&self) -> String {
+        let (flavour, version) = self.server();
+        let (_, host) = self.identity();
+        let (source, address, unix_s) = match self {
+            Self::Store { manifest, .. } => {
+                let source = manifest.id.splitn(3, '-').nth(2).unwrap_or_default();
+                (source, format!(" ({})", manifest.source.address), manifest.begun_unix_ms as i64 / 1000)
+            }
+            Self::Git { tree, unix_s, .. } => {
+                (tree.source.name.as_ref().unwrap_or(&tree.source.server_id).as_str(), String::new(), *unix_s)
+            }
+        };
+        let time = jiff::Timestamp::from_second(unix_s)
+            .map_or_else(|_| "an unknown time".to_owned(), |time| time.strftime("%F %T UTC").to_string());
+        format!("source {source}, host {host}{address}, {} {version}, taken {time}", flavour.name())
+    }
+
     /// Accounts that views, triggers, routines and events run as, `user@host`.
     pub fn definers(&self) -> &[String] {
         match self {
@@ -108,11 +137,11 @@ impl BackupOrigin {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.files().iter().map(|file| file.bytes).sum()
+        self.files().iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 
     pub fn rows(&self) -> u64 {
-        self.files().iter().map(|file| file.rows).sum()
+        self.files().iter().fold(0, |sum, file| sum.saturating_add(file.rows))
     }
 
     /// Hands its bytes to `take`, in the order of the dump, each with the file that it is of.
@@ -126,7 +155,7 @@ impl BackupOrigin {
                     take(&file.summary, bytes)
                 })?)
             }
-            Self::Git { repository, commit, tree } => tree.files.iter().try_for_each(|file| {
+            Self::Git { repository, commit, tree, .. } => tree.files.iter().try_for_each(|file| {
                 repository.read_files(commit, file.paths(), |bytes| take(&file.summary, bytes))
             }),
         }
@@ -144,8 +173,8 @@ pub fn restore(
     match onto {
         RestoreTarget::Output(output) => to_output(origin, output, cancel, seen)?,
         RestoreTarget::File(path) => to_file(path, |file| to_output(origin, file, cancel, seen))?,
-        RestoreTarget::Server { target, overwrite } => {
-            restore_to_server(origin, target, overwrite, cancel, seen)?
+        RestoreTarget::Server { target, overwrite, other_server } => {
+            restore_to_server(origin, target, overwrite, other_server, cancel, seen)?
         }
     }
     Ok(RestoreSummary {
@@ -185,10 +214,14 @@ fn restore_to_server(
     origin: &BackupOrigin,
     target: &Target,
     overwrite: bool,
+    other_server: bool,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<()> {
     let server = ExternalServer::connect(target, None)?;
+    if !other_server {
+        check_same_server(origin, &server)?;
+    }
     check_max_packet(origin, &server)?;
     if !overwrite {
         let schemas: Vec<String> = origin.schemas().iter().map(|name| sql_literal(name)).collect();
@@ -221,6 +254,22 @@ fn restore_to_server(
         [] => Ok(()),
         failures => bail!("the backup is restored, but these were not removed: {}", failures.join("; ")),
     }
+}
+
+/// A backup of another server is restored on purpose only.
+fn check_same_server(origin: &BackupOrigin, server: &ExternalServer) -> Result<()> {
+    let found = ServerIdentity::find(server)?;
+    let (id, _) = origin.identity();
+    if !id.is_empty() && found.is_some_and(|found| found.id == id) {
+        return Ok(());
+    }
+    let host = server.variables().get("hostname").map(String::as_str).unwrap_or_default();
+    bail!(
+        "the server at {} (host {host}) is not known to be the one that was backed up: {}. Use --yes to restore to it. \
+         Nothing was changed.",
+        server.target().address,
+        origin.describe()
+    )
 }
 
 /// A statement that the server does not take would end the restore in the middle.

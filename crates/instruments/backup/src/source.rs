@@ -4,6 +4,7 @@
 
 use super::privileges;
 use super::program::Program;
+use super::server_identity::ServerIdentity;
 use anyhow::{Context, Result, bail};
 use toll_mysql::{Connection, Target};
 use toll_server::{ExternalServer, Flavour, Version};
@@ -14,6 +15,11 @@ pub struct Source {
     pub flavour: Flavour,
     pub version: Version,
     pub address: String,
+    pub identity: ServerIdentity,
+    /// The name that was given to it.
+    pub name: Option<String>,
+    /// What stands for it in the ids of its backups.
+    pub label: String,
     pub schemas: Vec<String>,
     /// What the tables take, as the server estimates; a dump takes about as much.
     pub estimated_bytes: u64,
@@ -27,14 +33,16 @@ pub struct Source {
 }
 
 /// The server's own, which a dump does not carry from one server to another.
-const SYSTEM_SCHEMAS: [&str; 4] = ["information_schema", "performance_schema", "mysql", "sys"];
+pub const SYSTEM_SCHEMAS: [&str; 4] = ["information_schema", "performance_schema", "mysql", "sys"];
 /// So many are named, the others counted.
 const MAX_NAMES: usize = 5;
 
 impl Source {
-    /// `schemas_wanted`; none for all but the system's.
-    pub fn inspect(target: &Target, schemas_wanted: &[String]) -> Result<Self> {
+    /// `schemas_wanted`; none for all but the system's. `name`: the source's, instead of one made of its identity.
+    pub fn inspect(target: &Target, schemas_wanted: &[String], name: Option<&str>) -> Result<Self> {
         let server = ExternalServer::connect(target, None)?;
+        let identity = ServerIdentity::find_or_create(&server)?;
+        let label = identity.source(name, schemas_wanted)?;
         let mut connection = Connection::connect(server.target())?;
         let there = query_column(&mut connection, "SELECT schema_name FROM information_schema.schemata")?;
         if let Some(missing) = schemas_wanted.iter().find(|name| !there.contains(name)) {
@@ -76,6 +84,9 @@ impl Source {
             flavour: server.flavour(),
             version: server.version(),
             address: target.address.to_string(),
+            identity,
+            name: name.map(str::to_owned),
+            label,
             schemas,
             estimated_bytes: estimated.scalar().and_then(|sum| sum.parse().ok()).unwrap_or(0),
             definers,

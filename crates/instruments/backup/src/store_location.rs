@@ -1,12 +1,11 @@
 //! Store location and keys of backups.
 
 use crate::archive::prune::{PruneSummary, RetentionPolicy};
-use crate::archive::{ActivityMarker, Backups, ContentHash, MarkerOwner, PieceDecoder, PieceEncoder};
+use crate::archive::{ActivityMarker, Backups, MarkerOwner, PieceDecoder, PieceEncoder};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toll_mysql::{Address, Target};
 use toll_store::{Destination, RetryPolicy, Store};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
@@ -100,27 +99,6 @@ pub fn new_id() -> String {
     format!("{}-{unique}", format_timestamp(jiff::Timestamp::now()))
 }
 
-/// The same for a backup, and behind it what stands for its source: the server and the schemas that were asked
-/// for. Eight hexadecimal digits.
-pub fn new_backup_id(server: &Target, schemas: &[String]) -> String {
-    let mut schemas = schemas.to_vec();
-    schemas.sort();
-    schemas.dedup();
-    // Every host has a server behind the same socket.
-    let host = match &server.address {
-        Address::Unix(_) => hostname(),
-        Address::Tcp { host, .. } if ["localhost", "127.0.0.1", "::1"].contains(&host.as_str()) => hostname(),
-        Address::Tcp { .. } => String::new(),
-    };
-    let words = [vec![server.address.to_string(), host], schemas].concat();
-    let source = ContentHash::hash(words.join("\0").as_bytes()).to_string();
-    format!("{}-{}", new_id(), &source[..8])
-}
-
-fn hostname() -> String {
-    toll_sys::read_trimmed("/proc/sys/kernel/hostname")
-}
-
 fn format_timestamp(time: jiff::Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
@@ -162,23 +140,4 @@ pub fn prune_store(
         is_alive,
     )?;
     Ok(crate::archive::prune::prune(store, opening, stay, dry_run, &alone)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_is_a_server_and_what_was_asked_of_it() {
-        let source = |host: &str, schemas: &[&str]| {
-            let address = Address::Tcp { host: host.into(), port: 3306 };
-            let schemas: Vec<String> = schemas.iter().map(|name| (*name).to_owned()).collect();
-            let id = new_backup_id(&Target { address, ..Target::default() }, &schemas);
-            id.splitn(3, '-').nth(2).unwrap_or_default().to_owned()
-        };
-        assert_eq!(source("a", &["x", "y"]), source("a", &["y", "x", "y"]));
-        assert_eq!(source("a", &[]).len(), 8);
-        let all = [source("a", &[]), source("b", &[]), source("a", &["x"]), source("localhost", &[])];
-        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 4, "{all:?}");
-    }
 }

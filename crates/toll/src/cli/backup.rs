@@ -67,13 +67,16 @@ struct TakeArgs {
     /// The branch that holds nothing but backups
     #[arg(long, value_name = "NAME", default_value = "toll-backup", requires = "git")]
     git_branch: String,
+    /// Name of the server among the backups [default: its server_uuid, or an id that this host keeps for it]
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
     /// Encrypt for this age recipient (age1...), again for another
     #[arg(long, value_name = "RECIPIENT", requires = "to", conflicts_with = "passphrase_file")]
     encrypt_to: Vec<String>,
     /// Encrypt with the passphrase in the first line of this file
     #[arg(long, value_name = "FILE", requires = "to")]
     passphrase_file: Option<PathBuf>,
-    /// Afterwards remove all but the latest N backups of this server and these schemas from the store
+    /// Afterwards remove all but the latest N backups of each source (server and --schema) from the store
     #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Time limit for retries if the store does not answer
@@ -119,6 +122,9 @@ struct SourceArgs {
     /// Which: an id or the beginning of one; a commit in git
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
+    /// The source, if there are several: its name, or the beginning of what stands at the end of its ids
+    #[arg(long, value_name = "NAME", conflicts_with = "git")]
+    source: Option<String>,
     /// The folder or bucket
     #[arg(
         long,
@@ -173,16 +179,19 @@ struct Restore {
     /// Write the dump to this file instead; - for standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Drop tables that are there where the backup holds tables of their names
+    /// Drop tables, views, triggers, routines and events that are there where the backup holds some of their names
     #[arg(long, requires = "server")]
     overwrite: bool,
+    /// Restore although the server is not the one that was backed up
+    #[arg(long, requires = "server")]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
 struct Prune {
     #[command(flatten)]
     from: StoreArgs,
-    /// Remove all but the latest N backups of each server [default: none, only what no backup needs]
+    /// Remove all but the latest N backups of each source [default: none, only what no backup needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Only print what would be removed
@@ -246,6 +255,7 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
             passphrase_file: arguments.passphrase_file,
             identity_file: None,
         },
+        source: arguments.source,
         git: arguments.git.map(|dir| (dir, arguments.git_branch)),
         keep: arguments.keep.map(|keep| keep as usize),
     };
@@ -288,6 +298,7 @@ fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
 
 fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     let origin = arguments.from.find_origin(cancel)?;
+    eprint_line!("{}: {}", origin.name(), origin.describe());
     let bar = byte_progress_bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
@@ -314,6 +325,7 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
 
 fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
     let origin = arguments.from.find_origin(cancel)?;
+    eprint_line!("{}: {}", origin.name(), origin.describe());
     let bar = byte_progress_bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
@@ -325,7 +337,11 @@ fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
             let target = parse_target(server)?;
             toll_backup::restore(
                 &origin,
-                RestoreTarget::Server { target: &target, overwrite: arguments.overwrite },
+                RestoreTarget::Server {
+                    target: &target,
+                    overwrite: arguments.overwrite,
+                    other_server: arguments.yes,
+                },
                 cancel,
                 &seen,
             )
@@ -385,7 +401,8 @@ impl SourceArgs {
             let repository = Repository::open(dir, &self.git_branch)?;
             let revision = (self.backup != "latest").then_some(self.backup.as_str());
             let (tree, commit) = repository.read_tree(revision)?;
-            return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree) });
+            let unix_s = repository.commit_time(&commit)?;
+            return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree), unix_s });
         }
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
         let store = toll_backup::open_store(&parse_store_location(from, self.retry_for)?, false, cancel)?;
@@ -394,7 +411,7 @@ impl SourceArgs {
         if let Some(doubt) = toll_backup::warn_future_backups(&backups).filter(|_| self.backup == "latest") {
             eprint_line!("toll: {doubt}");
         }
-        let manifest = backups.find(&self.backup)?.read_manifest(&store, &opening)?;
+        let manifest = backups.find(&self.backup, self.source.as_deref())?.read_manifest(&store, &opening)?;
         Ok(BackupOrigin::Store { store, opening, manifest: Box::new(manifest) })
     }
 }

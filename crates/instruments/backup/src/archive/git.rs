@@ -31,16 +31,37 @@ pub struct Tree {
     pub longest_row_bytes: u64,
 }
 
-/// The server, without its address: the same data elsewhere is the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The server, without its address, which is another from another host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeSource {
     pub flavour: String,
     pub version: String,
+    #[serde(default)]
+    pub host: String,
+    #[serde(default)]
+    pub server_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 impl TreeSource {
     pub fn from_source(source: &SourceServer) -> Self {
-        Self { flavour: source.flavour.clone(), version: source.version.clone() }
+        Self {
+            flavour: source.flavour.clone(),
+            version: source.version.clone(),
+            host: source.host.clone(),
+            server_id: source.server_id.clone(),
+            name: source.name.clone(),
+        }
+    }
+
+    /// False for two servers, unless one name was given to both.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.name, &other.name) {
+            (Some(one), Some(other)) => one == other,
+            (None, None) => self.server_id == other.server_id,
+            _ => false,
+        }
     }
 }
 

@@ -53,7 +53,17 @@ pub struct SourceServer {
     /// `mariadb`, `mysql` or `percona`.
     pub flavour: String,
     pub version: String,
+    /// As the host that backed up reached it.
     pub address: String,
+    /// As the server calls its host.
+    #[serde(default)]
+    pub host: String,
+    /// The server's own (MySQL's server_uuid), or one that the host that backed up keeps for it.
+    #[serde(default)]
+    pub server_id: String,
+    /// Given by the administrator (`--source`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// The dump program.
@@ -174,18 +184,63 @@ impl Backups {
         Ok(backups)
     }
 
-    /// Finds a backup by its whole id, a unique prefix, or `latest`.
-    pub fn find(&self, id: &str) -> Result<&BackupEntry> {
+    /// Finds a backup by its whole id, a unique prefix, or `latest`, which never chooses between sources: the newest
+    /// backup of all may be another server's. `source`: the whole or a unique beginning of a source.
+    pub fn find(&self, id: &str, source: Option<&str>) -> Result<&BackupEntry> {
         let none = |why: &str| Error::Destination(format!("{why}: toll backup list shows what there is"));
+        let source = source.map(|wanted| self.find_source(wanted)).transpose()?;
+        let of_source = |listed: &&BackupEntry| source.is_none_or(|source| listed.source() == source);
+        let candidates = || self.valid.iter().filter(of_source);
         if id == "latest" {
-            return self.valid.last().ok_or_else(|| none("there is no backup here"));
+            let newest = self.newest_of_each_source();
+            if let (None, [_, _, ..]) = (source, newest.as_slice()) {
+                let lines: Vec<String> = newest
+                    .iter()
+                    .map(|listed| format!("\n  {} (latest: {})", listed.source(), listed.id))
+                    .collect();
+                return Err(Error::Destination(format!(
+                    "these are backups of {} sources. Choose one with --source, or name a backup; toll backup list \
+                     shows their servers.{}",
+                    newest.len(),
+                    lines.concat()
+                )));
+            }
+            return candidates().next_back().ok_or_else(|| none("there is no backup here"));
         }
-        let mut found = self.valid.iter().filter(|listed| listed.id.starts_with(id));
+        let mut found = candidates().filter(|listed| listed.id.starts_with(id));
         match (found.next(), found.next()) {
             (Some(one), None) => Ok(one),
             (Some(_), Some(_)) => Err(none(&format!("several backups begin with {id}"))),
             (None, _) => Err(none(&format!("there is no backup {id} here"))),
         }
+    }
+
+    /// The whole of a source's name comes before another's beginning.
+    fn find_source(&self, wanted: &str) -> Result<&str> {
+        let newest = self.newest_of_each_source();
+        let sources = || newest.iter().map(|listed| listed.source());
+        if let Some(whole) = sources().find(|source| *source == wanted) {
+            return Ok(whole);
+        }
+        let mut found = sources().filter(|source| source.starts_with(wanted));
+        let (one, all) = (found.next(), sources().collect::<Vec<_>>().join(", "));
+        match (one, found.next()) {
+            (Some(one), None) => Ok(one),
+            (Some(_), Some(_)) => {
+                Err(Error::Destination(format!("several sources begin with {wanted}; there are: {all}")))
+            }
+            (None, _) => Err(Error::Destination(format!("there is no source {wanted}; there are: {all}"))),
+        }
+    }
+
+    fn newest_of_each_source(&self) -> Vec<&BackupEntry> {
+        let mut newest: Vec<&BackupEntry> = Vec::new();
+        for listed in self.valid.iter().rev() {
+            if newest.iter().all(|other| other.source() != listed.source()) {
+                newest.push(listed);
+            }
+        }
+        newest
     }
 }
 
@@ -207,11 +262,17 @@ impl BackupEntry {
         if version.format != FORMAT {
             return Err(Error::Format { name: self.object.clone(), found: version.format });
         }
-        serde_json::from_slice(&text).map_err(|error| damaged(format!("its manifest is none ({error})")))
+        let manifest: Manifest = serde_json::from_slice(&text)
+            .map_err(|error| damaged(format!("its manifest is none ({error})")))?;
+        // An old backup under a newer name would pass for the latest, one under another's for that source's.
+        if manifest.id != self.id {
+            return Err(damaged(format!("its manifest is of {}", manifest.id)));
+        }
+        Ok(manifest)
     }
 
-    /// The same for backups of one source (a server, and what of it was asked for): the last part of the id. Empty
-    /// where it has none.
+    /// The same for backups of one source (a server, and what of it was asked for), however the server was reached:
+    /// the last part of the id. Empty where it has none.
     pub fn source(&self) -> &str {
         self.id.splitn(3, '-').nth(2).unwrap_or_default()
     }

@@ -16,7 +16,15 @@ pub fn taken_json(taken: &BackupSummary) -> Result<String> {
     let source = &taken.source;
     let value = json!({
         "id": taken.id,
-        "server": { "flavour": source.flavour.name(), "version": source.version.to_string(), "address": source.address },
+        "server": {
+            "flavour": source.flavour.name(),
+            "version": source.version.to_string(),
+            "address": source.address,
+            "host": source.identity.host,
+            "id": source.identity.id,
+        },
+        "source": source.label,
+        "source_is_new": source.identity.is_new,
         "dump_program": taken.program,
         "schemas": source.schemas,
         "tables": taken.tables,
@@ -47,6 +55,12 @@ pub fn print_taken(taken: &BackupSummary) {
         format_mb(taken.bytes),
         format_seconds(cost.total_s)
     );
+    if source.identity.is_new {
+        print_line!(
+            "  source: {} is new here; if this server was backed up before, name it with --source",
+            source.label
+        );
+    }
     if let Some(totals) = &taken.stored {
         print_line!(
             "  store: {} of {} pieces are new, {} MB of {} MB",
@@ -124,6 +138,8 @@ pub struct BackupLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     schemas: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     totals: Option<Totals>,
@@ -143,6 +159,7 @@ pub fn to_list_line(id: &str, encrypted: bool, manifest: Result<Manifest, Error>
         id: id.to_owned(),
         encrypted,
         server: manifest.as_ref().map(|m| format!("{} {}", m.source.flavour, m.source.version)),
+        host: manifest.as_ref().map(|m| m.source.host.clone()),
         schemas: manifest.as_ref().map(|m| m.schemas.clone()),
         totals: manifest.as_ref().map(|m| m.totals),
         warnings: manifest.map(|m| m.warnings).unwrap_or_default(),
@@ -158,9 +175,10 @@ pub fn print_list(lines: &[BackupLine]) {
         let lock = if line.encrypted { ", encrypted" } else { "" };
         match (&line.totals, &line.unreadable) {
             (Some(totals), _) => print_line!(
-                "{}  {}{lock}: {}; {} rows, {} MB, {} MB stored of which {} MB were new",
+                "{}  {} on {}{lock}: {}; {} rows, {} MB, {} MB stored of which {} MB were new",
                 line.id,
                 line.server.as_deref().unwrap_or_default(),
+                line.host.as_deref().unwrap_or_default(),
                 line.schemas.as_deref().unwrap_or_default().join(", "),
                 format_grouped(totals.rows as f64),
                 format_mb(totals.bytes),

@@ -3,6 +3,7 @@
 mod failures;
 mod round_trip;
 mod silent_failures;
+mod sources;
 mod system_kills;
 mod system_mysql;
 mod system_proxy;

@@ -33,11 +33,11 @@ fn a_server_restored_from_a_folder_or_from_git_equals_its_source() {
         let other = toll_testkit::lab!();
         let restored = other.start_server();
         let onto = restored.dsn();
-        assert_success(lab.toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
+        assert_success(lab.toll(&[&["backup", "restore", "--yes", "--server", &onto], &from[..]].concat()));
         assert_eq!(checksums(rows_of(&target(&restored))), expected, "{from:?}");
         // Its tables are not written over, unless that is said.
         restored.run("DELETE FROM shop.lines");
-        let refused = lab.toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat());
+        let refused = lab.toll(&[&["backup", "restore", "--yes", "--server", &onto], &from[..]].concat());
         assert!(
             !refused.status.success() && output_text(&refused).contains("--overwrite"),
             "{}",
@@ -45,7 +45,9 @@ fn a_server_restored_from_a_folder_or_from_git_equals_its_source() {
         );
         assert!(restored.rows("SELECT COUNT(*) FROM shop.lines").contains('0'));
         assert_success(
-            lab.toll(&[&["backup", "restore", "--overwrite", "--server", &onto], &from[..]].concat()),
+            lab.toll(
+                &[&["backup", "restore", "--yes", "--overwrite", "--server", &onto], &from[..]].concat(),
+            ),
         );
         assert_eq!(checksums(rows_of(&target(&restored))), expected, "{from:?}");
     }

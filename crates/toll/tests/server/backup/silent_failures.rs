@@ -26,8 +26,10 @@ fn system_a_restore_that_waits_for_longer_than_the_server_usually_does_comes_out
     let other = toll_testkit::lab!();
     let onto = other.start_server();
     onto.run("SET GLOBAL wait_timeout = 1");
-    let mut child =
-        lab.spawn_with_stderr(&["backup", "restore", "--from", &store, "--server", &onto.dsn()], &words);
+    let mut child = lab.spawn_with_stderr(
+        &["backup", "restore", "--yes", "--from", &store, "--server", &onto.dsn()],
+        &words,
+    );
     wait_until("rows arrive", || {
         let inserts = "variable_name = 'COM_INSERT' AND variable_value > 1000";
         !onto.rows(&format!("SELECT 1 FROM information_schema.global_status WHERE {inserts}")).is_empty()
@@ -69,7 +71,7 @@ fn no_statement_of_a_backup_has_the_client_send_files_of_this_host() {
     ]));
     let other = toll_testkit::lab!();
     let onto = other.start_server();
-    let refused = lab.toll(&["backup", "restore", "--from", &store, "--server", &onto.dsn()]);
+    let refused = lab.toll(&["backup", "restore", "--yes", "--from", &store, "--server", &onto.dsn()]);
     assert!(
         !refused.status.success() && output_text(&refused).contains("LOAD DATA LOCAL"),
         "{}",
@@ -122,7 +124,7 @@ fn what_rows_once_were_comes_back_too_where_the_table_keeps_it() {
     assert_eq!(verified["differences"], serde_json::json!([]), "{verified}");
     let other = toll_testkit::lab!();
     let onto = other.start_server();
-    assert_success(lab.toll(&["backup", "restore", "--from", &store, "--server", &onto.dsn()]));
+    assert_success(lab.toll(&["backup", "restore", "--yes", "--from", &store, "--server", &onto.dsn()]));
     assert_eq!(all(&onto), all(&source));
 
     // A program that cannot dump it leaves it out, and that is said.
@@ -249,7 +251,8 @@ fn a_row_that_the_server_would_not_take_is_told_before_anything_is_restored() {
     let other = toll_testkit::lab!();
     let onto = other.start_server();
     for from in [["--from", &store], ["--git", &git]] {
-        let refused = lab.toll(&[&["backup", "restore", "--server", &onto.dsn()], &from[..]].concat());
+        let refused =
+            lab.toll(&[&["backup", "restore", "--yes", "--server", &onto.dsn()], &from[..]].concat());
         assert!(
             output_text(&refused).contains("SET GLOBAL max_allowed_packet = 18874368"),
             "{}",
@@ -258,7 +261,7 @@ fn a_row_that_the_server_would_not_take_is_told_before_anything_is_restored() {
         assert_eq!(onto.rows("SHOW DATABASES LIKE 'd'"), "");
     }
     onto.run("SET GLOBAL max_allowed_packet = 18874368");
-    assert_success(lab.toll(&["backup", "restore", "--from", &store, "--server", &onto.dsn()]));
+    assert_success(lab.toll(&["backup", "restore", "--yes", "--from", &store, "--server", &onto.dsn()]));
     assert!(onto.rows("SELECT LENGTH(a) FROM d.t").contains("9000000"));
 }
 

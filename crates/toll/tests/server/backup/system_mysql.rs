@@ -53,7 +53,7 @@ fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_so
     for from in places {
         let other = toll_testkit::lab!();
         let onto = start(&other, &mysqld);
-        assert_success(toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
+        assert_success(toll(&[&["backup", "restore", "--yes", "--server", &onto], &from[..]].concat()));
         let restored = toll_mysql::Target::from_defaults_file(&onto).unwrap();
         assert_eq!(checksums(rows_of(&restored)), expected, "{from:?}");
         assert_success(other.toll(&["server", "stop"]));

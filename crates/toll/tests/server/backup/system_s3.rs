@@ -105,7 +105,7 @@ fn comes_back_from(s3: &S3, lab: &Lab, source: &ForeignServer) {
     assert_success(toll_at(
         lab,
         s3.port,
-        &["backup", "restore", "--from", STORE_URL, "--server", &restored.dsn()],
+        &["backup", "restore", "--yes", "--from", STORE_URL, "--server", &restored.dsn()],
     ));
     assert_eq!(checksums(rows_of(&target(&restored))), checksums(rows_of(&target(source))));
     lab.assert_nothing_left();
