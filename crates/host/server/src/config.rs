@@ -76,6 +76,7 @@ pub(super) fn render_option_file(
     program: &ServerProgram,
     files: &InstancePaths<'_>,
     shown: &[String],
+    runs_as_root: bool,
 ) -> String {
     let home = files.home.display();
     let mut text = String::from("# Written by toll for one sandbox server.\n[mysqld]\n");
@@ -95,7 +96,7 @@ pub(super) fn render_option_file(
         text.push_str(&setting);
         text.push('\n');
     }
-    if nix::unistd::geteuid().is_root() {
+    if runs_as_root {
         // Servers refuse to run as root unless told so; the sandbox's files are root's.
         text.push_str("user=root\n");
     }
@@ -114,13 +115,7 @@ pub(super) fn account_statements(
     password: &str,
     far_end: Option<Ipv4Addr>,
 ) -> String {
-    let identified = match program.flavour {
-        Flavour::Mariadb => format!("IDENTIFIED VIA mysql_native_password USING PASSWORD('{password}')"),
-        _ if program.version < Version(9, 0, 0) => {
-            format!("IDENTIFIED WITH mysql_native_password BY '{password}'")
-        }
-        _ => format!("IDENTIFIED BY '{password}'"),
-    };
+    let identified = identified_clause(program, password);
     let mut text = String::new();
     let far_end = far_end.map(|ip| ip.to_string());
     for host in ["localhost", "127.0.0.1", "::1"].into_iter().chain(far_end.as_deref()) {
@@ -134,6 +129,17 @@ pub(super) fn account_statements(
         text.push_str(&format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';\n"));
     }
     text
+}
+
+/// How an account with this password is identified, in a way that all clients know.
+pub(super) fn identified_clause(program: &ServerProgram, password: &str) -> String {
+    match program.flavour {
+        Flavour::Mariadb => format!("IDENTIFIED VIA mysql_native_password USING PASSWORD('{password}')"),
+        _ if program.version < Version(9, 0, 0) => {
+            format!("IDENTIFIED WITH mysql_native_password BY '{password}'")
+        }
+        _ => format!("IDENTIFIED BY '{password}'"),
+    }
 }
 
 /// The account that drivers and tools use.

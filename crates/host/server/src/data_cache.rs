@@ -207,7 +207,7 @@ fn build_entry(
     // Nothing is left to purge or merge in the windows of a run.
     loading.settings.push("innodb_fast_shutdown=0".into());
     let sandbox = Sandbox::start_with(&loading, program.clone(), journal, |program, home| {
-        datadir::initialise(program, home, journal, &loading.cancel)
+        datadir::initialise(program, home, None, journal, &loading.cancel)
     })?;
     let loaded = load(&sandbox.unix_target()).and_then(|()| analyse_tables(&sandbox.unix_target()));
     if let Err(error) = loaded {

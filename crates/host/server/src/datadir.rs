@@ -4,6 +4,7 @@
 //! from. Never starts a server that listens.
 
 use super::program::{Flavour, ServerProgram};
+use super::unprivileged::UnprivilegedUser;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::Path;
@@ -20,6 +21,7 @@ const INIT_TIMEOUT: Duration = Duration::from_secs(300);
 pub(super) fn initialise(
     program: &ServerProgram,
     home: &Path,
+    user: Option<UnprivilegedUser>,
     journal: &Journal,
     cancel: &CancelToken,
 ) -> Result<()> {
@@ -47,8 +49,15 @@ pub(super) fn initialise(
     // A server that starts deletes temporary tables it finds in its tmpdir: in a shared one, those of
     // every other server of this host.
     command.arg(format!("--tmpdir={}", home.join("tmp").display()));
-    if nix::unistd::geteuid().is_root() {
-        command.arg("--user=root");
+    match user {
+        Some(user) => {
+            user.own(datadir)?;
+            user.run_as(&mut command, home);
+        }
+        None if nix::unistd::geteuid().is_root() => {
+            command.arg("--user=root");
+        }
+        None => {}
     }
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);

@@ -16,9 +16,12 @@ pub mod lock;
 pub mod port;
 pub mod program;
 mod sandbox;
+mod sandbox_home;
+mod unprivileged;
 
 pub use data_cache::{DatasetSpec, prepare_data};
 pub use external::{AllowedChanges, ExternalServer};
 pub use local::find_local;
 pub use program::{Flavour, ServerProgram, Version};
 pub use sandbox::{LinkEnds, Sandbox, SandboxSpec};
+pub use unprivileged::UnprivilegedUser;

@@ -7,18 +7,19 @@ use super::config::{self, InstancePaths, Settings};
 use super::data_cache::{self, DatasetSpec};
 use super::datadir::{self, log_tail};
 use super::program::{Flavour, ServerProgram, Version};
+use super::sandbox_home::{create_home, socket_path, unused_home};
+use super::unprivileged::UnprivilegedUser;
 use super::{certificate, port};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use toll_journal::{Journal, Undo, UndoId};
+use toll_journal::{Journal, UndoId};
 use toll_mysql::{Address, Secret, Target};
 use toll_sys::cancel::CancelToken;
 use toll_sys::process::{self, ProcessId, Termination};
@@ -48,6 +49,8 @@ pub struct SandboxSpec {
     pub link: Option<LinkEnds>,
     /// Further server settings, `name=value`.
     pub settings: Vec<String>,
+    /// The server runs as this user instead of toll's own. For [`Sandbox::start`] alone.
+    pub user: Option<UnprivilegedUser>,
     pub start_timeout: Duration,
     /// Ends whatever its start waits for.
     pub cancel: CancelToken,
@@ -74,6 +77,7 @@ impl Default for SandboxSpec {
             tls: false,
             link: None,
             settings: Vec::new(),
+            user: None,
             start_timeout: Duration::from_secs(60),
             cancel: CancelToken::new(),
         }
@@ -103,9 +107,6 @@ pub struct Sandbox {
     directories: Vec<UndoId>,
 }
 
-/// Longest path that fits `sun_path` (108 bytes with its final zero on Linux).
-const SOCKET_PATH_MAX: usize = 107;
-
 /// How long a server may take to end after SIGTERM before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(30);
 
@@ -115,7 +116,7 @@ impl Sandbox {
     pub fn start(spec: &SandboxSpec, journal: &Journal) -> Result<Self> {
         let program = ServerProgram::find(spec.program.as_deref())?;
         Self::start_with(spec, program, journal, |program, home| {
-            datadir::initialise(program, home, journal, &spec.cancel)
+            datadir::initialise(program, home, spec.user, journal, &spec.cancel)
         })
     }
 
@@ -157,11 +158,17 @@ impl Sandbox {
             extra: spec.settings.clone(),
         };
 
-        let home = unused_home(&spec.cache_dir()?.join("sandbox"), journal.run_id());
-        let mut directories = vec![create_home(&home, journal)?];
+        let below = spec.cache_dir()?.join("sandbox");
+        let home = match spec.user {
+            None => unused_home(&below, journal.run_id()),
+            Some(_) => {
+                unused_home(&UnprivilegedUser::reachable_dir(below)?, &format!("toll-{}", journal.run_id()))
+            }
+        };
+        let mut directories = vec![create_home(&home, spec.user, journal)?];
         let filled = fill(&program, &home);
         let started = filled.and_then(|()| {
-            let socket = socket_path(&home, journal, &mut directories)?;
+            let socket = socket_path(&home, spec.user, journal, &mut directories)?;
             let config = config::render_settings(&program, &settings);
             launch(spec, &program, &home, &socket, &config, &addresses, journal)
                 .map(|launched| (launched, socket, config))
@@ -258,6 +265,11 @@ impl Sandbox {
 
     pub fn program(&self) -> &ServerProgram {
         &self.program
+    }
+
+    /// For CREATE USER: makes an account's password that of the sandbox's own.
+    pub fn identified_clause(&self) -> String {
+        config::identified_clause(&self.program, self.password.expose())
     }
 
     /// Settings that toll chose, `name=value`, for the plan.
@@ -364,10 +376,13 @@ fn launch(
     journal: &Journal,
 ) -> Result<LaunchedServer> {
     let password = generate_password()?;
+    let own = |path: &Path| spec.user.map_or(Ok(()), |user| user.own(path));
+    let statements = home.join("init.sql");
     private_file::write(
-        &home.join("init.sql"),
+        &statements,
         &config::account_statements(program, &password, spec.link.map(|link| link.far)),
     )?;
+    own(&statements)?;
     let datadir = home.join("data");
     let error_log = home.join("error.log");
     let tls = if spec.tls { certificate::tls_settings(program, home)? } else { Vec::new() };
@@ -379,12 +394,18 @@ fn launch(
         };
         let files = InstancePaths { home, datadir: &datadir, socket, port, tls: &tls };
         let defaults = home.join("server.cnf");
-        private_file::write(&defaults, &config::render_option_file(program, &files, shown))?;
+        let runs_as_root = spec.user.is_none() && nix::unistd::geteuid().is_root();
+        private_file::write(&defaults, &config::render_option_file(program, &files, shown, runs_as_root))?;
+        own(&defaults)?;
         private_file::write(&home.join("client.cnf"), &render_client_options(socket, port, &password))?;
         let log =
             File::create(&error_log).with_context(|| format!("cannot write {}", error_log.display()))?;
+        own(&error_log)?;
         let mut command = child_process::clean_env_command(&program.path);
         command.arg(format!("--defaults-file={}", defaults.display()));
+        if let Some(user) = spec.user {
+            user.run_as(&mut command, home);
+        }
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let what = format!("sandbox server on port {port}");
         let (mut child, leader, server) = journal.spawn_sandbox(&mut command, &what)?;
@@ -438,47 +459,6 @@ fn listen_addresses(spec: &SandboxSpec) -> Vec<IpAddr> {
     let v6 = spec.ipv6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
     let near = spec.link.map(|link| IpAddr::V4(link.near));
     std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(v6).chain(near).collect()
-}
-
-/// A run may have several servers.
-fn unused_home(below: &Path, run_id: &str) -> PathBuf {
-    let numbered = (2..).map(|number| below.join(format!("{run_id}-{number}")));
-    let mut homes = std::iter::once(below.join(run_id)).chain(numbered);
-    homes.find(|home| !home.exists()).unwrap_or_else(|| below.join(run_id))
-}
-
-/// Only the owner may look inside: it holds the password.
-fn create_home(home: &Path, journal: &Journal) -> Result<UndoId> {
-    let parent = home.parent().unwrap_or(home);
-    std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-    let id = journal.record(Undo::Path { path: home.to_owned() })?;
-    let made = private_dir(home).and_then(|()| private_dir(&home.join("tmp")));
-    if let Err(error) = made {
-        journal.undo(id)?;
-        return Err(error).with_context(|| format!("cannot make {}", home.display()));
-    }
-    Ok(id)
-}
-
-/// In the sandbox's directory where that is short enough, else in a private one under /tmp.
-fn socket_path(home: &Path, journal: &Journal, directories: &mut Vec<UndoId>) -> Result<PathBuf> {
-    let socket = home.join("server.sock");
-    if socket.as_os_str().len() <= SOCKET_PATH_MAX {
-        return Ok(socket);
-    }
-    let name = home.file_name().unwrap_or_default().to_string_lossy();
-    let short = std::env::temp_dir().join(format!("toll-{name}"));
-    let socket = short.join("server.sock");
-    if socket.as_os_str().len() > SOCKET_PATH_MAX {
-        bail!("{} is too long for a Unix socket: set TMPDIR to a shorter directory", socket.display());
-    }
-    directories.push(journal.record(Undo::Path { path: short.clone() })?);
-    private_dir(&short).with_context(|| format!("cannot make {}", short.display()))?;
-    Ok(socket)
-}
-
-fn private_dir(path: &Path) -> std::io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
 }
 
 fn render_client_options(socket: &Path, port: u16, password: &str) -> String {

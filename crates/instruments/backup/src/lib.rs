@@ -17,6 +17,7 @@ mod privileges;
 mod program;
 mod repository;
 mod restore;
+mod scratch_accounts;
 mod server_identity;
 mod source;
 mod store_location;

@@ -138,11 +138,6 @@ pub struct OptionFile {
 }
 
 impl OptionFile {
-    /// Written by someone else.
-    pub fn at(path: PathBuf) -> Self {
-        Self { path }
-    }
-
     pub fn write(target: &Target, program: &Program, journal: &Journal) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("toll-{}", journal.run_id()));
         journal.record(Undo::Path { path: dir.clone() })?;

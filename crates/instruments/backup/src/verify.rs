@@ -8,21 +8,22 @@ use super::cost::seconds_since;
 use super::dump::DumpProcess;
 use super::program::{DUMP_HISTORY, OptionFile, Program};
 use super::restore::{BackupOrigin, feed_client};
+use super::scratch_accounts::restrict_accounts;
 use super::source::query_column;
 use crate::archive::sections::SectionKind;
 use crate::archive::{ContentHash, ContentSplitter, FileSummary};
 use anyhow::{Context, Result};
+use nix::unistd::geteuid;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
-use toll_journal::{Journal, Undo, quoted_name};
-use toll_mysql::Connection;
-use toll_server::{Sandbox, SandboxSpec};
+use toll_journal::{Journal, quoted_name};
+use toll_mysql::{Connection, Target};
+use toll_server::{Sandbox, SandboxSpec, UnprivilegedUser};
 use toll_sys::cancel::CancelToken;
-use toll_sys::private_file;
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
@@ -84,10 +85,13 @@ fn verify_in_sandbox(
     seen: &dyn Fn(u64, u64),
 ) -> Result<VerifySummary> {
     let begun = Instant::now();
-    // The one place where a statement of the backup may have the server read or write files.
-    let files = std::env::temp_dir().join(format!("toll-files-{}", journal.run_id()));
-    journal.record(Undo::Path { path: files.clone() })?;
-    private_file::create_dir(&files)?;
+    // Whatever the backup's statements have the server do: it can do no more than a user without any files.
+    let user = match geteuid().is_root() {
+        true => Some(UnprivilegedUser::allocate().context(
+            "a backup's statements do not run as root. Run toll backup verify as another user, or use --stored-only",
+        )?),
+        false => None,
+    };
     let spec = SandboxSpec {
         program,
         data_bytes: origin.bytes().max(SandboxSpec::default().data_bytes),
@@ -97,15 +101,16 @@ fn verify_in_sandbox(
             // Nobody needs this server after a crash.
             "innodb_flush_log_at_trx_commit=0".into(),
             "event_scheduler=OFF".into(),
-            format!("secure_file_priv={}", files.display()),
         ],
+        user,
         cancel: cancel.clone(),
         ..SandboxSpec::default()
     };
     let sandbox = Sandbox::start(&spec, journal)?;
     let flavour = sandbox.flavour();
-    let options = OptionFile::at(sandbox.client_defaults());
-    create_definers(origin, &sandbox)?;
+    let loader = restrict_accounts(&sandbox, origin.schemas(), origin.definers())?;
+    let client = Program::for_restores(flavour)?;
+    let options = OptionFile::write(&loader, &client, journal)?;
 
     let loading = Instant::now();
     let mut bodies = BodiesHasher::default();
@@ -114,12 +119,12 @@ fn verify_in_sandbox(
             bodies.update(bytes);
         }
     };
-    feed_client(origin, &Program::for_restores(flavour)?, &options, journal, cancel, seen, &mut tap)
+    feed_client(origin, &client, &options, journal, cancel, seen, &mut tap)
         .context("cannot load the backup into the scratch server")?;
     let restore_s = seconds_since(loading);
 
     let definitions_compared = origin.server() == (flavour, sandbox.version().to_string().as_str());
-    let mut differences = compare_row_counts(origin, &sandbox, cancel)?;
+    let mut differences = compare_row_counts(origin, &loader, cancel)?;
     let mut program = Program::for_dumps(flavour, None)?;
     if origin.options().iter().any(|option| option == DUMP_HISTORY) {
         program.enable_history(sandbox.version());
@@ -146,23 +151,9 @@ fn verify_in_sandbox(
     })
 }
 
-/// Views and the like run as accounts that a scratch server does not have; nobody can log in as these.
-fn create_definers(origin: &BackupOrigin, sandbox: &Sandbox) -> Result<()> {
-    let mut connection = Connection::connect(&sandbox.target())?;
-    for definer in origin.definers() {
-        let (user, host) = definer.rsplit_once('@').unwrap_or((definer, "%"));
-        let account = format!("{}@{}", super::source::sql_literal(user), super::source::sql_literal(host));
-        connection
-            .exec_drop(&format!("CREATE USER IF NOT EXISTS {account} ACCOUNT LOCK"))
-            .and_then(|()| connection.exec_drop(&format!("GRANT ALL PRIVILEGES ON *.* TO {account}")))
-            .with_context(|| format!("cannot make {account}, as whom the backup's views and routines run"))?;
-    }
-    Ok(())
-}
-
 /// Rows of each table, as the scratch server counts them.
-fn compare_row_counts(origin: &BackupOrigin, sandbox: &Sandbox, cancel: &CancelToken) -> Result<Vec<String>> {
-    let mut connection = Connection::connect(&sandbox.target())?;
+fn compare_row_counts(origin: &BackupOrigin, loader: &Target, cancel: &CancelToken) -> Result<Vec<String>> {
+    let mut connection = Connection::connect(loader)?;
     let versioned = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
                      WHERE table_type = 'SYSTEM VERSIONED'";
     let versioned = query_column(&mut connection, versioned)?;

@@ -2,6 +2,7 @@
 
 mod failures;
 mod round_trip;
+mod scratch_server;
 mod silent_failures;
 mod sources;
 mod system_kills;
