@@ -19,6 +19,7 @@ pub mod memory;
 pub mod named_choice;
 pub mod number_format;
 pub mod paths;
+pub mod private_dir;
 pub mod private_file;
 pub mod proc_file;
 pub mod process;

@@ -1,7 +1,9 @@
 //! Files and directories that only their owner can read, for secrets and for what people's queries hold.
 
 use crate::atomic_file::AtomicFile;
+use crate::private_dir::check_owner;
 use anyhow::{Context, Result, bail};
+use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -26,14 +28,20 @@ pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Creates the directory, or removes all permissions of other users from an existing one.
+/// Creates the directory, or removes all permissions of other users from one of this user's that is there.
+///
+/// For places that the user names, or below them: a name in a directory that others may write to is
+/// [`crate::private_dir`]'s business.
 pub fn create_dir(path: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o700)))
-        .with_context(|| format!("cannot create {}", path.display()))
+    let create = || -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let flags = (OFlag::O_DIRECTORY | OFlag::O_NONBLOCK).bits();
+        let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        // Root may change the mode of anybody's directory, whose owner could then still read what is in it.
+        check_owner(&directory)?;
+        directory.set_permissions(Permissions::from_mode(0o700))
+    };
+    create().with_context(|| format!("cannot create {} for its owner alone", path.display()))
 }
 
 /// Reads a file with a secret: a passphrase or a key. `what` names it in errors.
@@ -107,5 +115,21 @@ mod tests {
         std::fs::write(&path, vec![b'x'; SECRET_MAX_BYTES as usize + 1]).unwrap();
         assert!(format!("{:#}", read_secret(&path, "the key").unwrap_err()).contains("64 KiB"));
         assert!(read_secret(&dir.path().join("none"), "the key").is_err());
+    }
+
+    #[test]
+    fn a_directory_of_another_users_is_not_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("a/b");
+        create_dir(&dir).unwrap();
+        std::fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        create_dir(&dir).unwrap();
+        assert_eq!(std::fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        if std::os::unix::fs::chown(&dir, Some(65_534), None).is_err() {
+            toll_testkit::skip!("making another user's directory needs root");
+            return;
+        }
+        let refused = format!("{:#}", create_dir(&dir).unwrap_err());
+        assert!(refused.contains("a/b") && refused.contains("another user (uid 65534)"), "{refused}");
     }
 }

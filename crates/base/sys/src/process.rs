@@ -9,6 +9,7 @@
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::{Duration, Instant};
@@ -90,11 +91,15 @@ pub fn pid_namespace() -> String {
 /// Living processes whose environment carries `TOLL_RUN=run_id`, other than this one and the
 /// members of the groups that `except` leads.
 pub fn find_by_run_id(run_id: &str, except: &[ProcessId]) -> Vec<ProcessId> {
+    find_by_run_id_until(run_id, except, Instant::now() + EXEC_TIMEOUT)
+}
+
+fn find_by_run_id_until(run_id: &str, except: &[ProcessId], deadline: Instant) -> Vec<ProcessId> {
     let wanted = format!("{RUN_ID_VARIABLE}={run_id}");
     let own = Pid::this().as_raw();
     list_processes()
         .filter(|(id, stat)| id.pid != own && !except.iter().any(|leader| leader.pid == stat.group))
-        .filter(|(id, _)| has_environment_entry(id.pid, wanted.as_bytes()))
+        .filter(|(id, _)| has_environment_entry(id.pid, wanted.as_bytes(), deadline))
         .map(|(id, _)| id)
         .collect()
 }
@@ -102,11 +107,15 @@ pub fn find_by_run_id(run_id: &str, except: &[ProcessId]) -> Vec<ProcessId> {
 /// Running members of the process group of `leader`. If the leader has ended, only members with the run's
 /// marker count.
 pub fn find_group_members(leader: ProcessId, run_id: &str) -> Vec<ProcessId> {
+    find_group_members_until(leader, run_id, Instant::now() + EXEC_TIMEOUT)
+}
+
+fn find_group_members_until(leader: ProcessId, run_id: &str, deadline: Instant) -> Vec<ProcessId> {
     let wanted = format!("{RUN_ID_VARIABLE}={run_id}");
     let led = leader.is_alive();
     list_processes()
         .filter(|(_, stat)| stat.group == leader.pid)
-        .filter(|(id, _)| led || has_environment_entry(id.pid, wanted.as_bytes()))
+        .filter(|(id, _)| led || has_environment_entry(id.pid, wanted.as_bytes(), deadline))
         .map(|(id, _)| id)
         .collect()
 }
@@ -129,11 +138,12 @@ fn list_processes() -> impl Iterator<Item = (ProcessId, Stat)> {
     })
 }
 
-fn has_environment_entry(pid: i32, wanted: &[u8]) -> bool {
-    let begun = Instant::now();
+/// Waits for a process that has just been forked, until the deadline of the whole search: a process can look like that for as
+/// long as it lives, and there may be many.
+fn has_environment_entry(pid: i32, wanted: &[u8], deadline: Instant) -> bool {
     loop {
         let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
-        if !environment.is_empty() || !is_in_execve(pid) || begun.elapsed() > EXEC_TIMEOUT {
+        if !environment.is_empty() || !is_in_execve(pid) || Instant::now() >= deadline {
             return environment.split(|&b| b == 0).any(|variable| variable == wanted);
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -200,10 +210,11 @@ impl std::fmt::Display for Termination {
 /// its members lives. A leader that is a child of ours is reaped by whoever holds its `Child`.
 #[allow(clippy::disallowed_methods)] // the members are compared by their start times
 pub fn terminate_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration) -> Termination {
+    let deadline = Instant::now() + EXEC_TIMEOUT;
     terminate(
         first,
         grace,
-        || find_group_members(leader, run_id),
+        || find_group_members_until(leader, run_id, deadline),
         |signal| {
             // Only while a member was just seen: the number of an empty group may be handed out again.
             killpg(Pid::from_raw(leader.pid), signal)?;
@@ -214,21 +225,35 @@ pub fn terminate_group(leader: ProcessId, run_id: &str, first: Signal, grace: Du
 }
 
 /// Ends every process of [`find_by_run_id`].
-#[allow(clippy::disallowed_methods)] // they carry the run's mark
 pub fn terminate_by_run_id(run_id: &str, except: &[ProcessId], grace: Duration) -> Termination {
-    terminate(
-        Signal::SIGTERM,
-        grace,
-        || find_by_run_id(run_id, except),
-        |signal| {
-            for process in find_by_run_id(run_id, except) {
-                if process.is_alive() {
-                    kill(Pid::from_raw(process.pid), signal)?;
-                }
-            }
-            Ok(())
-        },
-    )
+    let deadline = Instant::now() + EXEC_TIMEOUT;
+    let members = || find_by_run_id_until(run_id, except, deadline);
+    terminate(Signal::SIGTERM, grace, members, |signal| {
+        for process in members() {
+            send_signal(process, signal)?;
+        }
+        Ok(())
+    })
+}
+
+/// Sends a signal to this process, and never to a later one with its pid. One that has ended gets none.
+fn send_signal(process: ProcessId, signal: Signal) -> Result<(), Errno> {
+    let handle = rustix::process::Pid::from_raw(process.pid)
+        .map(|pid| pidfd_open(pid, PidfdFlags::empty()))
+        .transpose();
+    match handle {
+        // Looked at once it is held: the handle stays this process's, whoever has the pid.
+        Ok(Some(handle)) if process.is_alive() => {
+            let number = rustix::process::Signal::from_named_raw(signal as i32).ok_or(Errno::EINVAL)?;
+            pidfd_send_signal(handle, number).map_err(|error| Errno::from_raw(error.raw_os_error()))
+        }
+        // Before Linux 5.3.
+        Err(rustix::io::Errno::NOSYS) if process.is_alive() => {
+            #[allow(clippy::disallowed_methods)] // compared by its start time a moment ago
+            kill(Pid::from_raw(process.pid), signal)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn terminate(
@@ -299,6 +324,18 @@ mod tests {
         let own = ProcessId::current().expect("own process");
         assert!(own.is_alive());
         assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.is_alive());
+    }
+
+    #[test]
+    fn a_signal_reaches_this_process_and_never_another_with_its_pid() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("started");
+        let real = ProcessId::from_pid(child.id() as i32).expect("running");
+        let earlier = ProcessId { start_ticks: real.start_ticks - 1, ..real };
+        send_signal(earlier, Signal::SIGKILL).expect("nobody to send it to");
+        assert!(real.is_alive());
+        send_signal(real, Signal::SIGKILL).expect("sent");
+        child.wait().expect("ended");
+        send_signal(real, Signal::SIGKILL).expect("gone");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Redaction of secrets in command lines, scripts and text before they are written to disk.
 //!
-//! The executed command keeps its secrets. In doubt a word is hidden.
+//! The executed command keeps its secrets. In doubt a word is hidden: behind a shell, `-pWORD` is a password, as behind a
+//! client of the server. Within a shell's script the programs are known again.
 //!
 //! # Invariants
 //! Never hides the program or an option's name: a report without them does not say what was measured.
@@ -10,6 +11,8 @@ const REDACTED: &str = "***";
 /// Programs whose `-pWORD` is a password; elsewhere (`ssh -p2222`, `mkdir -p`) it is not.
 const CLIENT_PROGRAMS: [&str; 9] =
     ["mysql", "mariadb", "mydumper", "myloader", "xtrabackup", "innobackupex", "xbstream", "percona", "pt-"];
+/// Shells, whose words may become those of any program: `sh -c 'mysqldump "$@"' x -pWORD`, `bash dump.sh -pWORD`.
+const SHELLS: [&str; 7] = ["sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"];
 /// Substrings of long option names that mark a secret.
 const SECRET_OPTION_PARTS: [&str; 8] =
     ["password", "passwd", "passphrase", "pwd", "secret", "token", "api-key", "apikey"];
@@ -53,7 +56,7 @@ pub fn find_secrets(words: &[String]) -> Vec<String> {
 /// Context of a word, from the words before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct WordContext {
-    /// A client of the server has been named.
+    /// A client of the server has been named, or a shell: `-pWORD` is a password.
     is_after_client: bool,
     /// An option that takes a secret: `--password X`.
     wants_secret: bool,
@@ -108,14 +111,14 @@ fn redact_word(word: &str, before: &mut WordContext, depth: usize) -> String {
     redact_sql(&redact_urls(&hidden))
 }
 
-/// True for a program that takes `-pPASSWORD`, in any directory.
+/// True for a program that takes `-pPASSWORD`, or a shell that may pass it on, in any directory.
 fn is_client_program(word: &str) -> bool {
     let name = word
         .rsplit(['/', '='])
         .next()
         .unwrap_or(word)
         .trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    CLIENT_PROGRAMS.iter().any(|client| name.starts_with(client))
+    CLIENT_PROGRAMS.iter().any(|client| name.starts_with(client)) || SHELLS.contains(&name)
 }
 
 fn takes_secret(option: &str) -> bool {
@@ -321,6 +324,12 @@ mod tests {
             ("pt-kill p=hunter2", "pt-kill p=***"),
             ("--command=mysqldump -phunter2", "--command=mysqldump -p***"),
             ("toll cost --rounds 6 -- mysqldump -phunter2", "toll cost --rounds 6 -- mysqldump -p***"),
+            ("sh -c 'sleep 5' x -phunter2", "sh -c 'sleep 5' x -p***"),
+            (
+                "toll cost -- sudo /bin/bash -ec 'dump \"$@\"' x -phunter2",
+                "toll cost -- sudo /bin/bash -ec 'dump \"$@\"' x -p***",
+            ),
+            ("bash dump.sh -phunter2", "bash dump.sh -p***"),
         ] {
             assert_eq!(redact_text(given), shown, "as text");
             assert_eq!(redact_words(&words(given)), words(shown), "as words");
@@ -374,6 +383,9 @@ mod tests {
         for text in [
             "tcpdump -s 65535 -x -nn -q -tttt -i any 'port 3306'",
             "ssh -p2222 host mkdir -p x",
+            "sh -c 'ssh -p2222 host mkdir -p x'",
+            "bash -p dump.sh",
+            "dash-p2222 x.sh -p2222",
             "timeout -s KILL 300 tcpdump -i any -w - | nc 10.0.0.2 9000",
             "mysqldump --port=3306 -p --all db",
             "mysqldump -hprod -P3306 --protocol=tcp",

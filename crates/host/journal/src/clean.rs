@@ -1,10 +1,12 @@
 //! Cleanup of killed runs: finds their journals and undoes their changes.
 
+use super::stored::{StoredJournal, check_directory};
 use super::{Credentials, JournalLine, PendingUndo, Undo, UndoId, UndoSummary};
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use anyhow::{Context, Result};
+use nix::libc::O_NOFOLLOW;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use toll_sys::process::{self, ProcessId};
 
@@ -37,7 +39,13 @@ pub enum CleanState {
 }
 
 /// Goes through all journals in `dir`. Journals whose owner lives are never touched.
+///
+/// # Errors
+/// Other users can write to the directory: what journals there ask for is not done.
 pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec<CleanResult>> {
+    if dir.exists() {
+        check_directory(dir)?;
+    }
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.with_context(|| format!("cannot read {}", dir.display()))?,
@@ -61,16 +69,42 @@ pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec
 pub struct PendingRun {
     pub run_id: String,
     pub changes: Vec<Undo>,
+    /// Why its journal, or a part of it, cannot be read: there may be more changes.
+    pub unreadable: Vec<String>,
 }
 
-/// Journals in `dir` whose owner has died, and that still hold something to put back. Only looks.
+/// Journals in `dir` whose owner has died, and that still hold something to put back or cannot be read. Only looks.
 pub fn pending_runs(dir: &Path) -> Vec<PendingRun> {
+    let is_usable = if dir.exists() { check_directory(dir) } else { Ok(()) };
+    if let Err(error) = is_usable {
+        let unreadable = vec![format!("{error:#}")];
+        return vec![PendingRun { run_id: dir.display().to_string(), changes: Vec::new(), unreadable }];
+    }
     let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let found = paths.filter(|path| path.extension().is_some_and(|e| e == "ndjson"));
-    let dead = found.filter_map(|path| StoredJournal::read(&path).ok()).filter(|found| !found.in_use());
-    dead.filter(|found| !found.pending.is_empty())
-        .map(|found| PendingRun { run_id: found.run_id, changes: found.pending.into_values().collect() })
-        .collect()
+    found.filter_map(|path| pending_run(&path)).collect()
+}
+
+fn pending_run(path: &Path) -> Option<PendingRun> {
+    match StoredJournal::read(path) {
+        Ok(found) if found.in_use() || (found.pending.is_empty() && found.damaged.is_empty()) => None,
+        Ok(found) => Some(PendingRun {
+            unreadable: found.damaged.iter().map(ToString::to_string).collect(),
+            run_id: found.run_id,
+            changes: found.pending.into_values().collect(),
+        }),
+        // Put back meanwhile.
+        Err(_) if !path.exists() => None,
+        Err(error) => Some(PendingRun {
+            run_id: journal_name(path),
+            changes: Vec::new(),
+            unreadable: vec![format!("{error:#}")],
+        }),
+    }
+}
+
+fn journal_name(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Whose journal is (or was) being begun in this file, `PID-START-RUN.new`.
@@ -86,12 +120,11 @@ pub fn clean_run(dir: &Path, run_id: &str) -> Option<CleanResult> {
 }
 
 fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> CleanResult {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let found = match StoredJournal::read(path) {
         Ok(found) => found,
         Err(error) => {
             return CleanResult {
-                run_id: name,
+                run_id: journal_name(path),
                 state: CleanState::Unreadable { reason: format!("{error:#}") },
             };
         }
@@ -105,16 +138,25 @@ fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> CleanResu
         return CleanResult { run_id: found.run_id, state: CleanState::Running { pid: found.owner.pid } };
     }
     if dry_run {
-        let changes = found.pending.values().rev().map(ToString::to_string).collect();
+        let changes = found.pending.values().rev().map(ToString::to_string);
+        let unread = found.torn.iter().chain(&found.damaged).map(ToString::to_string);
+        let changes = changes.chain(unread).collect();
         return CleanResult { run_id: found.run_id, state: CleanState::WouldUndo { changes } };
     }
     if same_boot {
         process::wait_for_pending_execs();
     }
     let left = PendingUndo { changes: found.pending, run_id: &found.run_id, same_boot };
-    let undone = left.undo(credentials, |id| {
+    let mut undone = left.undo(credentials, |id| {
         mark_done(path, found.whole_bytes, id).context("cannot mark a change as undone")
     });
+    undone.actions.extend(found.torn.iter().map(ToString::to_string));
+    undone.failures.extend(
+        found
+            .damaged
+            .iter()
+            .map(|line| format!("{line}: put back by hand what it says, then remove {}", path.display())),
+    );
     if undone.failures.is_empty() {
         let _ = std::fs::remove_file(path);
     }
@@ -125,7 +167,7 @@ fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> CleanResu
 fn mark_done(path: &Path, whole_bytes: u64, id: UndoId) -> Result<()> {
     let mut line = serde_json::to_vec(&JournalLine::Done { id })?;
     line.push(b'\n');
-    let mut file = OpenOptions::new().append(true).read(true).open(path)?;
+    let mut file = OpenOptions::new().append(true).read(true).custom_flags(O_NOFOLLOW).open(path)?;
     let mut last = [b'\n'];
     std::os::unix::fs::FileExt::read_at(&file, &mut last, file.metadata()?.len().saturating_sub(1))?;
     if last != [b'\n'] {
@@ -133,56 +175,4 @@ fn mark_done(path: &Path, whole_bytes: u64, id: UndoId) -> Result<()> {
     }
     file.write_all(&line)?;
     Ok(file.sync_data()?)
-}
-
-/// A journal as read back.
-struct StoredJournal {
-    run_id: String,
-    boot_id: String,
-    namespace: String,
-    /// Up to the end of the last whole line.
-    whole_bytes: u64,
-    owner: ProcessId,
-    pending: BTreeMap<UndoId, Undo>,
-}
-
-impl StoredJournal {
-    /// The owner is alive, or not visible from here.
-    fn in_use(&self) -> bool {
-        self.boot_id == process::boot_id()
-            && (self.namespace != process::pid_namespace() || self.owner.is_alive())
-    }
-
-    /// A last line cut short by a crash is left out: its change was not made.
-    fn read(path: &Path) -> Result<Self> {
-        let mut reader = BufReader::new(File::open(path)?);
-        let mut line = Vec::new();
-        let mut found: Option<Self> = None;
-        let mut whole_bytes = 0;
-        while reader.read_until(b'\n', &mut line)? > 0 {
-            if line.last() != Some(&b'\n') {
-                break;
-            }
-            whole_bytes += line.len() as u64;
-            match (serde_json::from_slice(&line)?, &mut found) {
-                (JournalLine::Begin { run_id, boot_id, namespace, owner }, None) => {
-                    let pending = BTreeMap::new();
-                    found = Some(Self { run_id, boot_id, namespace, whole_bytes, owner, pending });
-                }
-                (JournalLine::Owner { owner }, Some(found)) => found.owner = owner,
-                (JournalLine::Change { id, change }, Some(found)) => {
-                    found.pending.insert(id, change);
-                }
-                (JournalLine::Done { id }, Some(found)) => {
-                    found.pending.remove(&id);
-                }
-                (JournalLine::Begin { .. }, Some(_)) | (_, None) => {
-                    bail!("{} is not in order", path.display())
-                }
-            }
-            line.clear();
-        }
-        let found = found.with_context(|| format!("{} is empty: remove it", path.display()))?;
-        Ok(Self { whole_bytes, ..found })
-    }
 }

@@ -16,6 +16,7 @@
 mod clean;
 pub mod deferred_start;
 mod server;
+mod stored;
 mod undo;
 
 pub use clean::{CleanResult, CleanState, PendingRun, clean, clean_run, pending_runs};
@@ -29,13 +30,15 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use toll_sys::private_dir::{self, PrivateDir};
+use toll_sys::private_file;
 use toll_sys::process::{self, ProcessId, RUN_ID_VARIABLE};
 
 /// Names one change within its journal.
@@ -82,6 +85,8 @@ struct OpenJournal {
     file: File,
     next: u64,
     pending: BTreeMap<UndoId, Undo>,
+    /// The file ends within a line, which could not be written whole nor cut off.
+    is_torn: bool,
     /// Everything was put back, or is another process's business.
     closed: bool,
 }
@@ -109,6 +114,7 @@ impl Journal {
             .mode(0o700)
             .create(dir)
             .with_context(|| format!("cannot make {} for the undo journal", dir.display()))?;
+        stored::check_directory(dir)?;
         let path = dir.join(format!("{run_id}.ndjson"));
         let failed = || format!("cannot make the undo journal {}", path.display());
         let owner = ProcessId::current().context("cannot read /proc/self/stat: is /proc mounted?")?;
@@ -119,7 +125,7 @@ impl Journal {
             .mode(0o600)
             .open(&unnamed)
             .with_context(failed)?;
-        let open = OpenJournal { file, next: 0, pending: BTreeMap::new(), closed: false };
+        let open = OpenJournal { file, next: 0, pending: BTreeMap::new(), is_torn: false, closed: false };
         let journal = Self { run_id: run_id.to_owned(), path: path.clone(), open: Mutex::new(open) };
         let begin = JournalLine::Begin {
             run_id: run_id.to_owned(),
@@ -149,6 +155,34 @@ impl Journal {
         open.next += 1;
         open.pending.insert(id, change);
         Ok(id)
+    }
+
+    /// Makes a new directory for this user alone, of a name that nobody can predict, in `place`. It goes with the journal.
+    pub fn create_private_dir(&self, place: &Path, prefix: &str) -> Result<(PrivateDir, UndoId)> {
+        let path = private_dir::unpredictable_path(place, prefix)?;
+        self.create_recorded(&path, || PrivateDir::create(&path))
+    }
+
+    /// The same of this name, which nothing may have.
+    pub fn create_private_dir_at(&self, path: &Path) -> Result<(PrivateDir, UndoId)> {
+        self.create_recorded(path, || PrivateDir::create(path))
+    }
+
+    /// Makes a file for this user alone, of a name that nothing may have. It goes with the journal.
+    pub fn create_private_file(&self, path: &Path) -> Result<(File, UndoId)> {
+        self.create_recorded(path, || private_file::create(path))
+    }
+
+    /// What cannot be made is somebody else's, or not there: it is not to be removed.
+    fn create_recorded<T>(&self, path: &Path, create: impl FnOnce() -> io::Result<T>) -> Result<(T, UndoId)> {
+        let id = self.record(Undo::Path { path: path.to_owned() })?;
+        match create() {
+            Ok(made) => Ok((made, id)),
+            Err(error) => {
+                self.mark_done(id)?;
+                Err(error).with_context(|| format!("cannot make {}", path.display()))
+            }
+        }
     }
 
     /// The change has been put back by other means.
@@ -271,9 +305,16 @@ impl Journal {
     }
 
     fn append(&self, open: &mut OpenJournal, line: &JournalLine) -> Result<()> {
-        let mut text = serde_json::to_vec(line)?;
+        let mut text = if open.is_torn { vec![b'\n'] } else { Vec::new() };
+        serde_json::to_writer(&mut text, line)?;
         text.push(b'\n');
-        open.file.write_all(&text).and_then(|()| open.file.sync_data()).with_context(|| {
+        let written = open.file.metadata().and_then(|before| {
+            let written = open.file.write_all(&text).and_then(|()| open.file.sync_data());
+            // The next line must not begin behind the torso of this one.
+            open.is_torn = written.is_err() && open.file.set_len(before.len()).is_err();
+            written
+        });
+        written.with_context(|| {
             format!("cannot write the undo journal {}: is the disk full?", self.path.display())
         })
     }

@@ -6,68 +6,60 @@
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use toll_mysql::{Connection, Target};
 use toll_sys::paths;
-use toll_sys::process::ProcessId;
 
 /// Exclusive lock for measurements on this host, held until it is dropped.
+///
+/// The file is empty: who holds it is the kernel's word. What anybody may write into it would be shown to a user, and
+/// a run's id there would tell everybody how its processes are marked.
 #[derive(Debug)]
 pub struct HostLock(#[allow(dead_code)] Flock<File>);
 
 impl HostLock {
-    /// Never waits. Fails with the holder's run id if another run holds the lock.
-    pub fn acquire(run_id: &str) -> anyhow::Result<Self> {
-        Self::acquire_at(&paths::lock_file(), run_id)
+    /// Never waits. Fails with the holder's process if another run holds the lock.
+    ///
+    /// The run's id is written nowhere that others can read.
+    pub fn acquire(_run_id: &str) -> anyhow::Result<Self> {
+        Self::acquire_at(&paths::lock_file())
     }
 
-    fn acquire_at(path: &Path, run_id: &str) -> anyhow::Result<Self> {
+    fn acquire_at(path: &Path) -> anyhow::Result<Self> {
         let file =
             open_lock_file(path).with_context(|| format!("cannot open the lock file {}", path.display()))?;
-        let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((mut file, _)) => {
-                let mut holder = String::new();
-                let _ = file.read_to_string(&mut holder);
-                let holder = holder.split_once(' ').map_or("", |(_, said)| said).trim();
-                bail!(
-                    "another toll run is active on this host ({}). Runs would disturb each other: wait for \
-                     it, or end it.",
-                    if holder.is_empty() { "unknown process" } else { holder }
-                );
-            }
-        };
-        // Only for those who are told to wait; whoever may not write here holds the lock all the same.
-        if let Ok(own) = ProcessId::current() {
-            let line = format!("{} pid {}, {run_id}\n", own.start_ticks, own.pid);
-            let _ =
-                lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| lock.write_all(line.as_bytes()));
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Self(lock)),
+            Err((file, _)) => bail!(
+                "another toll run is active on this host ({}). Runs would disturb each other: wait for it, or \
+                 end it.",
+                describe_holder(&file).unwrap_or_else(|| "a process that cannot be seen from here".into())
+            ),
         }
-        Ok(Self(lock))
     }
 }
 
-/// Every user of the host locks the same file, in a directory that all may write to. Never follows a
-/// link that somebody has put there, nor writes to a file that has another name elsewhere.
+/// Every user of the host locks the same file, in a directory that all may write to. Never follows a link that somebody has
+/// put there, nor waits for the other end of a pipe.
 fn open_lock_file(path: &Path) -> std::io::Result<File> {
+    let open = |options: &mut OpenOptions| {
+        options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK).open(path)
+    };
+    let there = || open(OpenOptions::new().read(true));
     let make = || -> std::io::Result<File> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(path)?;
-        // Whatever the umask: another user's run writes its own line there.
-        file.set_permissions(std::fs::Permissions::from_mode(0o666))?;
+        let file = open(OpenOptions::new().read(true).write(true).create_new(true).mode(0o644))?;
+        // Whatever the umask: another user's run locks it too, for which reading it is enough.
+        file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
         Ok(file)
     };
-    let there = |write: bool| {
-        OpenOptions::new().read(true).write(write).custom_flags(nix::libc::O_NOFOLLOW).open(path)
-    };
-    let file = match there(true) {
+    let file = match there() {
         Err(error) if error.kind() == ErrorKind::NotFound => match make() {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => there(true)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => there()?,
             made => made?,
         },
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => there(false)?,
         opened => opened?,
     };
     let meta = file.metadata()?;
@@ -75,6 +67,32 @@ fn open_lock_file(path: &Path) -> std::io::Result<File> {
         return Err(std::io::Error::other("it is not a plain file: remove it"));
     }
     Ok(file)
+}
+
+/// The process that holds a lock on this file, its program and its user, by the kernel's list of locks.
+fn describe_holder(file: &File) -> Option<String> {
+    let inode = file.metadata().ok()?.ino();
+    let pid = find_holder(&toll_sys::read_trimmed("/proc/locks"), inode)?;
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok().map(|process| process.uid());
+    let user = owner.map(|uid| match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => format!(", user {}", user.name),
+        _ => format!(", uid {uid}"),
+    });
+    // A process names itself as it likes.
+    let program = toll_sys::read_trimmed(&format!("/proc/{pid}/comm"));
+    let program: String = program.chars().filter(|c| c.is_ascii_graphic()).collect();
+    let program = if program.is_empty() { String::new() } else { format!(", {program}") };
+    Some(format!("pid {pid}{program}{}", user.unwrap_or_default()))
+}
+
+/// proc_locks(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; a device has many files, and /run/lock few.
+fn find_holder(locks: &str, inode: u64) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words[..] else { return None };
+        let same = file.rsplit_once(':')?.1.parse() == Ok(inode);
+        pid.parse().ok().filter(|pid| same && *pid > 0)
+    })
 }
 
 /// Exclusive lock for measurements on an existing server: a session with a user-level lock.
@@ -120,26 +138,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_run_is_told_who_holds_the_host_and_a_third_gets_it() {
-        let dir = tempfile::tempdir().unwrap();
+    fn a_second_run_is_told_who_holds_the_host_by_the_kernel_and_a_third_gets_it() {
+        // In memory, as /run is: the kernel's list names other inodes where one file system covers another.
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = dir.path().join("lock");
-        let first = HostLock::acquire_at(&path, "run-one").unwrap();
-        let refused = HostLock::acquire_at(&path, "run-two").unwrap_err().to_string();
-        assert!(refused.contains(&format!("pid {}, run-one", std::process::id())), "{refused}");
+        // Whatever anybody has written there is not shown.
+        std::fs::write(&path, "7 pid 7, \x1b[2Jnobody").unwrap();
+        let first = HostLock::acquire_at(&path).unwrap();
+        let refused = HostLock::acquire_at(&path).unwrap_err().to_string();
+        assert!(refused.contains(&format!("(pid {}, ", std::process::id())), "{refused}");
+        assert!(refused.contains("user ") || refused.contains("uid "), "{refused}");
+        assert!(!refused.contains('\x1b') && !refused.contains("nobody"), "{refused}");
         drop(first);
-        HostLock::acquire_at(&path, "run-three").unwrap();
+        HostLock::acquire_at(&path).unwrap();
     }
 
     #[test]
-    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+    fn the_lock_says_nothing_and_only_its_owner_may_write_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let _held = HostLock::acquire_at(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o644);
+        let locks = "1: POSIX  ADVISORY  WRITE 7 00:1a:55 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 00:1a:56 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 9 00:1a:55 0 EOF\n3: FLOCK  ADVISORY  WRITE 10 00:1a:55 0 EOF\n";
+        assert_eq!((find_holder(locks, 55), find_holder(locks, 57)), (Some(10), None));
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_is_not_followed_and_a_pipe_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("lock"), dir.path().join("other"));
         std::fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(HostLock::acquire_at(&path, "run").is_err());
+        assert!(HostLock::acquire_at(&path).is_err());
         std::fs::remove_file(&path).unwrap();
         std::fs::hard_link(&other, &path).unwrap();
-        assert!(HostLock::acquire_at(&path, "run").is_err());
+        assert!(HostLock::acquire_at(&path).is_err());
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
+        std::fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert!(HostLock::acquire_at(&path).is_err());
     }
 }

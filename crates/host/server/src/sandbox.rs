@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_mysql::{Address, Secret, Target};
 use toll_sys::cancel::CancelToken;
+use toll_sys::private_dir;
 use toll_sys::process::{self, ProcessId, Termination};
 use toll_sys::{child_process, private_file};
 
@@ -375,7 +376,7 @@ fn launch(
     addresses: &[IpAddr],
     journal: &Journal,
 ) -> Result<LaunchedServer> {
-    let password = generate_password()?;
+    let password = private_dir::random_hex().context("no password for the sandbox server")?;
     let own = |path: &Path| spec.user.map_or(Ok(()), |user| user.own(path));
     let statements = home.join("init.sql");
     private_file::write(
@@ -467,13 +468,4 @@ fn render_client_options(socket: &Path, port: u16, password: &str) -> String {
         config::SANDBOX_USER,
         socket.display()
     )
-}
-
-/// 128 bits from the kernel, in hex: no quoting in option files or SQL.
-fn generate_password() -> Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut bytes))
-        .context("cannot read /dev/urandom for a password")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -23,7 +23,7 @@ pub mod sockets;
 
 pub use block::{CapturedPacket, DamagedBlock, LinkType};
 pub use clock::now_ns;
-pub use device::{Counters, Device, DeviceError};
+pub use device::{Counters, Device, DeviceError, WayOut};
 pub use disk::{DiskFile, WriteMode};
 pub use filter::{MAX_PORTS, MAX_SNAP_LEN, PacketFilter, ResponseSnap, TooManyPorts};
 pub use pace::{Pace, Rate};

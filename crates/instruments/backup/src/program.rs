@@ -7,11 +7,11 @@
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use toll_journal::{Journal, Undo};
+use toll_journal::Journal;
 use toll_mysql::{Address, Target, Tls};
 use toll_server::{Flavour, Version};
 use toll_sys::program::find_program;
-use toll_sys::{child_process, private_file};
+use toll_sys::{child_process, private_dir};
 
 /// A client program of either family.
 #[derive(Debug, Clone)]
@@ -139,12 +139,8 @@ pub struct OptionFile {
 
 impl OptionFile {
     pub fn write(target: &Target, program: &Program, journal: &Journal) -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("toll-{}", journal.run_id()));
-        journal.record(Undo::Path { path: dir.clone() })?;
-        private_file::create_dir(&dir)?;
-        let path = dir.join("client.cnf");
-        private_file::write(&path, &render_options(target, program.is_mariadb))?;
-        Ok(Self { path })
+        let (dir, _) = journal.create_private_dir(&private_dir::temporary_place()?, "toll-client")?;
+        Ok(Self { path: dir.write("client.cnf", &render_options(target, program.is_mariadb))? })
     }
 }
 

@@ -126,7 +126,9 @@ impl DumpProcess<'_> {
         let limiter = Arc::clone(throttle.limiter());
         while !pump.is_finished() {
             std::thread::sleep(POLL_INTERVAL);
-            if let Some(why) = limiter.close_reason() {
+            // Not by the limiter alone: its control loop may have failed.
+            let interrupted = || self.cancel.is_cancelled().then(|| "interrupted".to_owned());
+            if let Some(why) = limiter.close_reason().or_else(interrupted) {
                 self.terminate()?;
                 drop(throttle);
                 bail!("{why}; the dump is incomplete");

@@ -87,6 +87,18 @@ struct LogEntry {
     undisturbed_us_p99: Option<f64>,
 }
 
+/// Opens the rate limiter if the control loop fails: nobody would do so any more, and a dump that waits holds its snapshot
+/// and its metadata locks.
+struct OpenOnPanic(Arc<RateLimiter>);
+
+impl Drop for OpenOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_limit(ReadLimit::Unlimited);
+        }
+    }
+}
+
 impl ControlLoop {
     pub fn new(
         params: ControlLoopParams,
@@ -128,6 +140,7 @@ impl ControlLoop {
 
     /// Runs until the dump has ended.
     pub fn run(mut self) -> ThrottleSummary {
+        let _opens = OpenOnPanic(Arc::clone(&self.shared.limiter));
         while !self.shared.finished.load(Ordering::Relaxed) {
             self.tick();
             std::thread::sleep(TICK);
@@ -384,5 +397,38 @@ impl ControlLoop {
             ));
         }
         doubts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ThrottledReader;
+    use std::io::Read;
+
+    #[test]
+    fn a_control_loop_that_fails_lets_the_dump_go_on() {
+        let limiter = Arc::new(RateLimiter::default());
+        let reader = {
+            let limiter = Arc::clone(&limiter);
+            std::thread::spawn(move || {
+                let mut dump = String::new();
+                ThrottledReader::new(&b"the dump"[..], limiter).read_to_string(&mut dump).map(|_| dump)
+            })
+        };
+        let failing = {
+            let limiter = Arc::clone(&limiter);
+            std::thread::spawn(move || {
+                let _opens = OpenOnPanic(limiter);
+                panic!("as a bug would");
+            })
+        };
+        assert!(failing.join().is_err());
+        assert_eq!(reader.join().unwrap().unwrap(), "the dump");
+        // One that has ended in order leaves it as it is.
+        let ended = Arc::new(RateLimiter::default());
+        drop(OpenOnPanic(Arc::clone(&ended)));
+        ended.close("closed");
+        assert!(ThrottledReader::new(&b"x"[..], ended).read(&mut [0]).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! socket is in the journal before it exists, and is removed with the throttle.
 
 use super::control_commands::{ControlCommand, ThrottleSettings};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -13,12 +13,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toll_journal::{Journal, Undo};
-use toll_sys::private_file;
 
 /// Timeout of a silent client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum length of a command line, bytes.
 const MAX_LINE_BYTES: u64 = 1_024;
+/// Longest path that fits `sun_path` (108 bytes with its final zero on Linux).
+const SOCKET_PATH_MAX: usize = 107;
 /// A throttle that is at work answers at once, and its askers take the answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -50,22 +51,23 @@ impl ControlState {
 /// Listens from now on, until the process ends.
 pub fn listen(path: &Path, state: Arc<ControlState>, journal: &Journal) -> Result<()> {
     let path = &std::path::absolute(path)?;
+    ensure!(
+        path.as_os_str().len() <= SOCKET_PATH_MAX,
+        "cannot listen on {}: a socket's path has {SOCKET_PATH_MAX} bytes at most",
+        path.display()
+    );
     remove_stale_socket(path)?;
     journal.record(Undo::Path { path: path.clone() })?;
     // Made where nobody else can reach it, and put in its place once it is its owner's alone.
-    let room = path.with_file_name(format!(".toll-{}", std::process::id()));
-    let made = journal.record(Undo::Path { path: room.clone() })?;
-    private_file::create_dir(&room)?;
-    let inside = room.join("s");
+    let (room, made) = journal.create_private_dir(path.parent().unwrap_or(path), ".toll")?;
+    let inside = room.entry("s");
     let bind = || -> std::io::Result<UnixListener> {
         let listener = UnixListener::bind(&inside)?;
         std::fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
         std::fs::rename(&inside, path)?;
         Ok(listener)
     };
-    let listener = bind().with_context(|| {
-        format!("cannot listen on {}: a socket's path has 90 bytes at most", path.display())
-    })?;
+    let listener = bind().with_context(|| format!("cannot listen on {}", path.display()))?;
     journal.undo(made)?;
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming().flatten() {
@@ -162,6 +164,25 @@ mod tests {
         assert!(journal.undo_all().failures.is_empty());
         assert!(!path.exists());
         assert!(send_command(&path, "status").unwrap_err().to_string().contains("no throttle listens"));
+    }
+
+    #[test]
+    fn what_somebody_else_made_beside_the_socket_is_not_used_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::begin_in(&dir.path().join("journal"), "test-control").unwrap();
+        // Where an earlier version would have made it.
+        let planted = dir.path().join(format!(".toll-{}", std::process::id()));
+        std::fs::create_dir(&planted).unwrap();
+        std::fs::set_permissions(&planted, Permissions::from_mode(0o777)).unwrap();
+        let path = dir.path().join("sock");
+        listen(&path, desk(), &journal).unwrap();
+        assert!(planted.is_dir() && send_command(&path, "status").is_ok());
+        assert_eq!(std::fs::metadata(&planted).unwrap().permissions().mode() & 0o777, 0o777);
+        let long = dir.path().join("x".repeat(SOCKET_PATH_MAX));
+        let refused = listen(&long, desk(), &journal).unwrap_err().to_string();
+        assert!(refused.contains("has 107 bytes at most"), "{refused}");
+        assert!(journal.undo_all().failures.is_empty());
+        assert!(planted.is_dir() && !path.exists());
     }
 
     #[test]

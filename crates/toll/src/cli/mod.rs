@@ -128,7 +128,12 @@ fn report_pending_journals() {
     let Ok(dir) = paths::journal_dir() else { return };
     for waiting in toll_journal::pending_runs(&dir) {
         let (run, n) = (&waiting.run_id, waiting.changes.len());
-        eprint_line!("toll: run {run} was killed and left {n} changes. Run `toll clean` to undo them");
+        if n > 0 {
+            eprint_line!("toll: run {run} was killed and left {n} changes. Run `toll clean` to undo them");
+        }
+        for reason in &waiting.unreadable {
+            eprint_line!("toll: an undo journal cannot be read, and changes may be left. {run}: {reason}");
+        }
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Replay {
     /// Leave out packets that are longer than the device carries
     #[arg(long)]
     skip_oversized: bool,
-    /// The device carries the default route, and other hosts are meant to receive this
+    /// The device leads to other hosts, and they are meant to receive this
     #[arg(long)]
     yes_this_interface: bool,
     /// Report a rate that is not reached, without an error

@@ -179,9 +179,112 @@ fn a_full_disk_refuses_the_change_instead_of_losing_its_entry() {
         return;
     }
     let journal = Journal::begin_in(dir.path(), "full").expect("a journal");
+    let filler = dir.path().join("filler");
+    std::fs::write(&filler, [0; 4096]).expect("written");
     let refused = (0..10_000)
         .find_map(|n| journal.record(Undo::Path { path: format!("/tmp/toll-never-made/{n}").into() }).err());
+    // There is room again, and the run goes on until it is killed.
+    std::fs::remove_file(&filler).expect("removed");
+    let later = self::dir();
+    let made = later.path().join("made");
+    let recorded = journal.record(Undo::Path { path: made.clone() });
+    std::fs::create_dir(&made).expect("made");
+    orphan(journal);
+    let said = clean_run(dir.path(), "full").expect("a journal").state;
     let unmounted = Command::new("umount").arg("--lazy").arg(dir.path()).status().expect("umount");
     assert!(unmounted.success());
     assert!(format!("{:#}", refused.expect("16 KiB are soon full")).contains("is the disk full?"));
+    recorded.expect("there is room again");
+    assert!(matches!(&said, CleanState::Undone(undone) if undone.failures.is_empty()), "{said:?}");
+    assert!(!made.exists(), "the change after the full disk was put back");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_hides_none_behind_it_and_is_reported() {
+    for (unread, is_torn) in [
+        (&br#"{"line":"change","id":7,"change":{"undo":"pa"#[..], true),
+        // With the next one behind it, as earlier versions wrote it.
+        (b"glue", true),
+        (br#"{"line":"change","id":7,"change":{"undo":"of-a-later-version"}}"#, false),
+    ] {
+        let dir = dir();
+        let (first, last) = (dir.path().join("made/first"), dir.path().join("made/last"));
+        let journal = Journal::begin_in(dir.path(), "torn").expect("a journal");
+        journal.record(Undo::Path { path: first.clone() }).expect("recorded");
+        let path = dir.path().join("torn.ndjson");
+        let mut text = std::fs::read(&path).expect("read");
+        if unread == b"glue" {
+            text.extend_from_slice(br#"{"line":"change","id":7,"cha"#);
+        } else {
+            text.extend_from_slice(unread);
+            text.push(b'\n');
+        }
+        std::fs::write(&path, text).expect("written");
+        journal.record(Undo::Path { path: last.clone() }).expect("recorded");
+        for made in [&first, &last] {
+            std::fs::create_dir_all(made).expect("made");
+        }
+        orphan(journal);
+        let waiting = toll_journal::pending_runs(dir.path());
+        assert_eq!((waiting.len(), waiting[0].changes.len()), (1, 2), "{waiting:?}");
+        assert_eq!(waiting[0].unreadable.is_empty(), is_torn, "{waiting:?}");
+        let cleaned = clean_run(dir.path(), "torn").expect("a journal").state;
+        let CleanState::Undone(undone) = cleaned else { panic!("{cleaned:?}") };
+        assert!(!first.exists() && !last.exists(), "{undone:?}");
+        let said = if is_torn { &undone.actions } else { &undone.failures };
+        assert!(said.iter().any(|line| line.contains("line 3 of its journal cannot be read")), "{undone:?}");
+        assert_eq!((undone.failures.is_empty(), path.exists()), (is_torn, !is_torn), "{undone:?}");
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_waits_and_is_reported() {
+    let dir = dir();
+    std::fs::write(dir.path().join("garbage.ndjson"), "no journal\n").expect("written");
+    let waiting = toll_journal::pending_runs(dir.path());
+    assert_eq!((waiting.len(), waiting[0].run_id.as_str()), (1, "garbage"));
+    assert!(waiting[0].unreadable[0].contains("the first line of"), "{waiting:?}");
+    let found = clean(dir.path(), false, &none()).expect("read");
+    assert!(matches!(&found[0].state, CleanState::Unreadable { .. }), "{found:?}");
+}
+
+#[test]
+fn a_journal_that_others_could_have_written_is_not_believed() {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    let dir = dir();
+    let victim = dir.path().join("victim/precious");
+    std::fs::create_dir_all(&victim).expect("made");
+    let journals = dir.path().join("journals");
+    let orphaned = |name: &str| {
+        let journal = Journal::begin_in(&journals, name).expect("a journal");
+        journal.record(Undo::Path { path: victim.clone() }).expect("recorded");
+        orphan(journal);
+        journals.join(format!("{name}.ndjson"))
+    };
+    let is_refused = |name: &str| {
+        let cleaned = clean_run(&journals, name).expect("a journal").state;
+        assert!(matches!(&cleaned, CleanState::Unreadable { .. }), "{cleaned:?}");
+        assert!(victim.exists());
+    };
+    let writable = orphaned("writable");
+    std::fs::set_permissions(&writable, std::fs::Permissions::from_mode(0o666)).expect("set");
+    is_refused("writable");
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::rename(orphaned("linked"), &elsewhere).expect("renamed");
+    symlink(&elsewhere, journals.join("linked.ndjson")).expect("linked");
+    is_refused("linked");
+    if chown(orphaned("theirs"), Some(65_534), None).is_ok() {
+        is_refused("theirs");
+    } else {
+        toll_testkit::skip!("making another user's journal needs root");
+    }
+    std::fs::set_permissions(&journals, std::fs::Permissions::from_mode(0o777)).expect("set");
+    let refused = format!("{:#}", clean(&journals, false, &none()).expect_err("refused"));
+    assert!(
+        refused.contains("other users can write to it") && refused.contains("XDG_STATE_HOME"),
+        "{refused}"
+    );
+    assert!(toll_journal::pending_runs(&journals)[0].unreadable[0].contains("other users"));
+    assert!(Journal::begin_in(&journals, "new").is_err());
+    assert!(victim.exists());
 }

@@ -285,7 +285,12 @@ fn a_device_that_leads_to_other_hosts_is_refused_unless_it_is_meant() {
     ip(&["-n", &link.send, "route", "add", "default", "via", "10.9.9.2"]);
     let refused = link.replay(&[&file, "-i", DEVICE]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr_text(&refused).contains("link0 carries the default route"), "{}", stderr_text(&refused));
+    let said = stderr_text(&refused);
+    assert!(said.contains("link0 leads to other hosts (it carries the default route)"), "{said}");
+    ip(&["-n", &link.send, "route", "del", "default"]);
+    ip(&["-n", &link.send, "route", "add", "10.8.0.0/16", "via", "10.9.9.2"]);
+    let said = stderr_text(&link.replay(&[&file, "-i", DEVICE]));
+    assert!(said.contains("link0 leads to other hosts (a route through it has a gateway)"), "{said}");
     let meant = link.replay(&[&file, "-i", DEVICE, "--yes-this-interface", "--json"]);
     assert_eq!(report(&meant)["packets"], 1);
 }

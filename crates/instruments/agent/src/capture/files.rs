@@ -6,10 +6,14 @@
 use super::chunk_queue::ChunkSink;
 use crate::rotation::{Rotate, Series};
 use anyhow::{Context, bail, ensure};
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, IsTerminal};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use nix::libc::O_PATH;
+use nix::sys::stat::fstat;
+use nix::unistd::geteuid;
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, IsTerminal, pipe};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use toll_sys::private_file;
 use toll_taps::{DiskFile, WriteMode};
@@ -204,31 +208,58 @@ fn file_of(FileOptions { path, open, overwrite, .. }: &FileOptions) -> anyhow::R
         ensure!(!open.is_terminal(), "a terminal cannot show it: name a file, or pipe it on");
         return Ok(open.try_clone()?);
     }
-    let there = match std::fs::metadata(path) {
+    check_link(path)?;
+    // One look at one file: whatever has its name a moment later.
+    let found = match OpenOptions::new().read(true).custom_flags(O_PATH).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(private_file::create(path)?),
-        there => there?,
+        found => found?,
     };
+    let there = found.metadata()?;
     ensure!(!there.is_dir(), "it is a directory: name a file in it");
+    let open = || OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", found.as_raw_fd()));
     if !there.is_file() {
-        return Ok(OpenOptions::new().write(true).open(path)?);
+        // Whoever made a named pipe may be the one who reads it. A device is root's, and a pipe without a name this process's.
+        let is_trusted = [0, geteuid().as_raw()].contains(&there.uid());
+        let is_named = there.file_type().is_fifo() && fstat(&pipe()?.0)?.st_dev != there.dev();
+        ensure!(is_trusted || !is_named, "{}", another_users(&there));
+        return Ok(open()?);
     }
     ensure!(
         *overwrite || there.len() == 0,
         "the file exists with {} bytes. Choose another, or use --overwrite.",
         there.len()
     );
-    let file = OpenOptions::new().write(true).open(path)?;
-    file.set_permissions(Permissions::from_mode(OWNER_ONLY))
-        .context("it belongs to another user, so its mode cannot be set. Choose another file.")?;
+    // Its owner could read what is written, whatever its mode.
+    ensure!(there.uid() == geteuid().as_raw(), "{}", another_users(&there));
+    let file = open()?;
+    file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
     file.set_len(0)?;
     Ok(file)
+}
+
+/// Refuses a link that another user has put there, as the kernel does in directories like /tmp where it is set to.
+fn check_link(path: &Path) -> anyhow::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(link) if link.is_symlink() && ![0, geteuid().as_raw()].contains(&link.uid()) => {
+            bail!("it is a link of another user's (uid {}). Choose another file.", link.uid())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn another_users(file: &Metadata) -> String {
+    format!(
+        "it belongs to another user (uid {}), who could read the capture. Choose another file, or write to standard \
+         output (-w -) if that user is meant to have it.",
+        file.uid()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
-    use std::path::Path;
+    use nix::sys::stat::Mode;
+    use std::os::unix::fs::{chown, symlink};
     use std::time::Duration;
 
     fn asked(path: PathBuf) -> FileOptions {
@@ -309,6 +340,57 @@ mod tests {
             let said = written(asked, b"").unwrap_err().to_string();
             assert!(said.contains("nowhere/a") && said.contains("create its directory first"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_file_a_pipe_and_a_link_of_another_users_are_refused() {
+        if !geteuid().is_root() {
+            toll_testkit::skip!("making another user's files needs root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("own.pcapng");
+        std::fs::write(&own, "").unwrap();
+        let [file, fifo, link] = ["file", "fifo", "link"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        nix::unistd::mkfifo(&fifo, Mode::from_bits_truncate(0o666)).unwrap();
+        symlink(&own, &link).unwrap();
+        for path in [&file, &fifo] {
+            chown(path, Some(65_534), None).unwrap();
+        }
+        std::os::unix::fs::lchown(&link, Some(65_534), None).unwrap();
+        for path in [&file, &fifo, &link] {
+            for overwrite in [false, true] {
+                let mut refused = files(FileOptions { overwrite, ..asked(path.clone()) });
+                let said = format!("{:#}", refused.begin(b"secret").unwrap_err());
+                assert!(said.contains("another user") && said.contains("uid 65534"), "{said}");
+            }
+        }
+        assert_eq!([&file, &own].map(|path| path.metadata().unwrap().len()), [0, 0]);
+    }
+
+    #[test]
+    fn a_pipe_of_ones_own_is_written_to_with_a_name_or_without() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, Mode::from_bits_truncate(0o600)).unwrap();
+        let named = fifo.clone();
+        let reader = std::thread::spawn(move || std::fs::read_to_string(named).unwrap());
+        let written = |path: PathBuf| {
+            let mut files = files(asked(path));
+            files.begin(b"begin").unwrap();
+            files.finish(b"end").unwrap();
+        };
+        written(fifo);
+        assert_eq!(reader.join().unwrap(), "beginend");
+        // As a shell's `>(gzip)` and /dev/stdout.
+        let (from, to) = pipe().unwrap();
+        if geteuid().is_root() {
+            nix::unistd::fchown(&to, Some(65_534.into()), None).unwrap();
+        }
+        written(format!("/dev/fd/{}", to.as_raw_fd()).into());
+        drop(to);
+        assert_eq!(io::read_to_string(from).unwrap(), "beginend");
     }
 
     #[test]

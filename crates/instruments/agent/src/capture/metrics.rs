@@ -1,7 +1,7 @@
 //! Prometheus endpoint of a capture: captured and dropped traffic, and the cost.
 //!
-//! A thread of its own answers `GET /metrics` with the latest values, one client at a time. The capture only
-//! stores numbers there. Names and types follow Prometheus
+//! A thread of its own takes connections, and each is answered in one more: a slow client keeps no other waiting. The
+//! capture only stores numbers there. Names and types follow Prometheus
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use super::output::{ClassTotals, OutputCounters};
@@ -12,6 +12,7 @@ use nix::sys::time::TimeVal;
 use std::fmt::{Display, Write as _};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toll_sys::proc_file;
@@ -20,6 +21,8 @@ use toll_sys::proc_file;
 const LOOPBACK: &str = "127.0.0.1";
 /// An asker has said what it wants within this time, and takes the answer in as long.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Clients that are served at once.
+const MAX_CLIENTS: usize = 16;
 /// Bytes of a request, at most.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Between two attempts to take a connection where there are no files to be had.
@@ -70,10 +73,10 @@ impl MetricsServer {
         std::thread::Builder::new()
             .name("toll-metrics".into())
             .spawn(move || {
+                let served = Arc::new(AtomicUsize::new(0));
                 for asker in listener.incoming() {
                     match asker {
-                        // Whoever hangs up or takes too long has no answer; the next one has.
-                        Ok(asker) => drop(serve_client(&asker, &server_state)),
+                        Ok(asker) => serve_beside_others(asker, &server_state, &served),
                         Err(_) => std::thread::sleep(ACCEPT_RETRY),
                     }
                 }
@@ -104,6 +107,39 @@ impl MetricsServer {
     /// Whoever answers holds the lock for a copy of it, no longer.
     fn update_state(&self, change: impl FnOnce(&mut MetricsState)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Whoever hangs up, takes too long or comes when too many are there has no answer.
+fn serve_beside_others(asker: TcpStream, state: &Arc<Mutex<MetricsState>>, served: &Arc<AtomicUsize>) {
+    let place = ClientPlace::take(served);
+    if place.number > MAX_CLIENTS {
+        return;
+    }
+    let state = Arc::clone(state);
+    let serve = move || {
+        let _place = place;
+        let _ = serve_client(&asker, &state);
+    };
+    // Without a thread, none: the next one asks again.
+    let _ = std::thread::Builder::new().name("toll-metrics".into()).spawn(serve);
+}
+
+/// A client's place among those that are served now.
+struct ClientPlace {
+    number: usize,
+    served: Arc<AtomicUsize>,
+}
+
+impl ClientPlace {
+    fn take(served: &Arc<AtomicUsize>) -> Self {
+        Self { number: served.fetch_add(1, Ordering::Relaxed) + 1, served: Arc::clone(served) }
+    }
+}
+
+impl Drop for ClientPlace {
+    fn drop(&mut self) {
+        self.served.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -359,8 +395,10 @@ mod tests {
     #[test]
     fn strangers_have_an_answer_and_keep_nobody_waiting_for_long() {
         let metrics = told();
-        // Says nothing, and holds on.
-        let silent = TcpStream::connect(metrics.address()).unwrap();
+        // These say nothing, and hold on: all but one of the places are theirs.
+        let silent: Vec<_> =
+            (1..MAX_CLIENTS).map(|_| TcpStream::connect(metrics.address()).unwrap()).collect();
+        let asked = Instant::now();
         assert!(ask(&metrics, "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
         assert!(ask(&metrics, "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 405 "));
         assert!(
@@ -369,6 +407,8 @@ mod tests {
         let head = ask(&metrics, "HEAD /metrics HTTP/1.0\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(&metrics, "GET /metrics?x=1 HTTP/1.0\n\n").contains("toll_capture_taken_total 990\n"));
+        // One after the other they would be heard out for half a minute first.
+        assert!(asked.elapsed() < CLIENT_TIMEOUT * (MAX_CLIENTS as u32 - 1));
         drop(silent);
         assert!(MetricsListener::bind("nowhere:x").is_err());
         let taken = metrics.address().to_string();

@@ -59,9 +59,9 @@ pub fn replay_captures(
     let device = Device::find(&options.device)?;
     ensure!(device.is_up, "{0} is down: ip link set {0} up", device.name);
     ensure!(device.is_ethernet, "{} does not carry Ethernet frames", device.name);
-    if device.carries_default_route && !options.any_device {
+    if let Some(reason) = device.way_out.as_ref().filter(|_| !options.any_device) {
         bail!(
-            "{} carries the default route: what is sent there reaches other hosts. Name another device, or say \
+            "{} leads to other hosts ({reason}), which would receive what is sent there. Name another device, or say \
              --yes-this-interface if that is meant",
             device.name
         );
