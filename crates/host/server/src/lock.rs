@@ -24,7 +24,7 @@ impl HostLock {
     /// Never waits. Fails with the holder's process if another run holds the lock.
     ///
     /// The run's id is written nowhere that others can read.
-    pub fn acquire(_run_id: &str) -> anyhow::Result<Self> {
+    pub fn acquire() -> anyhow::Result<Self> {
         Self::acquire_at(&paths::lock_file())
     }
 

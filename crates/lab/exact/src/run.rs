@@ -129,7 +129,7 @@ fn count(
     let sizing = sizing::choose(&resolved, &setup)?;
     let dir = asked.out.clone().unwrap_or_else(|| run::new_run_dir(&resolved.scenario.name));
     let run_id = run::new_run_id(&dir);
-    let _alone = HostLock::acquire(&run_id)?;
+    let _alone = HostLock::acquire()?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
     let kit = Kit::prepare(request.kernel.as_deref(), &paths::cache_dir()?, cancel, &|text| {
         tracing::info!("{text}");

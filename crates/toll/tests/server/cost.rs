@@ -166,6 +166,7 @@ fn a_password_in_a_command_is_in_no_file_and_on_no_stream() {
     let script = "mariadb-dump --no-defaults -pHUNTER2 nothing; export MYSQL_PWD=HUNTER2; exec sleep 100";
     for (at, command) in [
         &["sh", "-c", script][..],
+        &["sh", "-c", "exec sleep 100", "x", "-pHUNTER2"],
         &["env", "MY_API_KEY=HUNTER2", "sh", "-c", "exec sleep 100", "mysql://u:HUNTER2@h", "h=x,p=HUNTER2"],
     ]
     .iter()

@@ -366,3 +366,27 @@ fn wrong_arguments_are_answered_in_one_line_that_says_what_to_do() {
         assert!(lab.runs().is_empty(), "{arguments:?} left {:?}", lab.runs());
     }
 }
+
+/// On a host whose CPUs a load keeps busy, the kernel lets a capture begin once the load pauses. This tool begins no sooner.
+#[test]
+fn a_tool_that_is_slow_to_begin_has_the_load_paused_until_it_does() {
+    let lab = toll_testkit::lab!();
+    let script = "while :; do\n\
+        for child in $(cat /proc/$PPID/task/*/children); do\n\
+        if grep -qs '^State:.T' /proc/$child/status; then echo ready >&2; exec sleep 100; fi\n\
+        done\nsleep 0.05\ndone\n";
+    let tool = lab.write("tool.sh", script);
+    let arm_of_tool =
+        format!("[[arm]]\nname = \"tool\"\ntitle = \"tool\"\ncommand = \"sh {tool}\"\nready = \"ready\"\n");
+    let text = scenario(1, &arm_of_tool).replace("rate = 300.0\n", "");
+    let (file, out) = (lab.write("slow.toml", &text), lab.path("run"));
+    let run = lab.toll(&["run", &file, "--out", &out]);
+    assert!(run.status.success(), "{}", lab::output_text(&run));
+    let result = read_result(&out);
+    for name in ["none", "tool"] {
+        assert_eq!(arm(&result, name)["windows"], 1, "{}", lab::output_text(&run));
+        // The load went on for the window.
+        assert!(arm(&result, name)["outcomes"]["events_per_s"]["mean"].as_f64() > Some(0.0), "{result:#}");
+    }
+    lab.assert_nothing_left();
+}

@@ -126,7 +126,7 @@ pub fn run(asked: RunRequest, progress: &dyn Progress, cancel: &CancelToken) -> 
     let mut source = ResolvedSource::resolve(&asked.source)?;
     let dir = asked.out.clone().unwrap_or_else(|| name::new_run_dir(source.scenario()));
     let run_id = name::new_run_id(&dir);
-    let _alone = HostLock::acquire(&run_id)?;
+    let _alone = HostLock::acquire()?;
     make_run_dir(&dir, asked.readers)?;
     private_file::create_dir(&dir.join("artefacts"))?;
     let writer = RunWriter::create(&dir)

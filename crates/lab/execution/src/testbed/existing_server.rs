@@ -107,6 +107,12 @@ fn refuse_pending_journal(server: &ExternalServer) -> anyhow::Result<()> {
                 waiting.run_id
             );
         }
+        if let Some(reason) = waiting.unreadable.first() {
+            bail!(
+                "an undo journal cannot be read, and may hold changes of this server: `toll clean` first. {}: {reason}",
+                waiting.run_id
+            );
+        }
     }
     Ok(())
 }

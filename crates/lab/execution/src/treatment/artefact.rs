@@ -8,8 +8,9 @@
 use anyhow::Context;
 use nix::unistd::{Gid, Uid, fchown, geteuid};
 use std::path::{Path, PathBuf};
-use toll_journal::{Journal, Undo, UndoId};
+use toll_journal::{Journal, UndoId};
 use toll_model::artefacts::Shape;
+use toll_sys::private_dir::PrivateDir;
 use toll_sys::private_file;
 use toll_sys::server_process::ServerProcess;
 
@@ -63,57 +64,62 @@ impl LogDirectory {
     /// Creates the file `name`, empty.
     pub fn create_log(&self, name: &str, journal: &Journal) -> anyhow::Result<ArtefactFile> {
         let (here, there) = (self.local_path.join(name), self.server_path.join(name));
-        let undo = journal.record(Undo::Path { path: here.clone() })?;
-        // Never opens what somebody else has put there.
-        let made = private_file::create(&here).context("cannot make it").and_then(|file| match self.owner {
-            Some((uid, gid)) => fchown(&file, Some(uid), Some(gid)).context("cannot give it to the server"),
-            None => Ok(()),
-        });
-        match made {
-            Ok(()) => Ok(ArtefactFile {
-                local_path: here,
-                writer_path: there,
-                undo,
-                own: None,
-                shape: Shape::Files,
-                earlier_bytes: 0,
-            }),
-            Err(error) => {
-                journal.undo(undo)?;
-                Err(error).with_context(|| format!("{}, for the server's log", here.display()))
-            }
+        // Never opens what somebody else has put there, nor removes it.
+        let (file, undo) = journal.create_private_file(&here).context("no file for the server's log")?;
+        if let Some((uid, gid)) = self.owner
+            && let Err(error) = fchown(&file, Some(uid), Some(gid))
+        {
+            journal.undo(undo)?;
+            return Err(error).with_context(|| format!("cannot give {} to the server", here.display()));
         }
+        Ok(ArtefactFile {
+            local_path: here,
+            writer_path: there,
+            undo,
+            own: None,
+            shape: Shape::Files,
+            earlier_bytes: 0,
+        })
     }
 }
 
 impl ArtefactFile {
-    /// An artefact that a tool will create in a directory of its own. `shape`: it may be a directory itself.
-    pub fn for_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
-        let undo = journal.record(Undo::Path { path: own.clone() })?;
-        let here = own.join(name);
+    /// An artefact that a tool will create in a directory of its own, which is new in `place`. `shape`: it may be a
+    /// directory itself.
+    pub fn for_tool(place: &Path, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
+        let (own, undo) = journal.create_private_dir(place, "toll")?;
+        let here = own.path().join(name);
         let made = Self {
             writer_path: here.clone(),
             local_path: here,
             undo,
-            own: Some(own),
+            own: Some(own.path().to_owned()),
             shape,
             earlier_bytes: 0,
         };
-        made.create_directory()?;
+        if let Err(error) = made.create_directory() {
+            journal.undo(undo)?;
+            return Err(error);
+        }
         Ok(made)
     }
 
     fn create_directory(&self) -> anyhow::Result<()> {
-        let Some(own) = &self.own else { return Ok(()) };
-        let place = if self.shape == Shape::Directory { &self.local_path } else { own };
-        private_file::create_dir(place)
+        if self.own.is_none() || self.shape != Shape::Directory {
+            return Ok(());
+        }
+        PrivateDir::create(&self.local_path)
+            .map(drop)
+            .with_context(|| format!("cannot make {}", self.local_path.display()))
     }
 
     /// Removes what is there before another run of its tool; its bytes still count. A server's log stays.
+    ///
+    /// The directory itself stays: its name is known by now, and another user could make one of that name.
     pub fn reset(&mut self) -> anyhow::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let held = self.bytes();
-        std::fs::remove_dir_all(own).with_context(|| format!("cannot empty {}", own.display()))?;
+        empty_directory(own).with_context(|| format!("cannot empty {}", own.display()))?;
         self.earlier_bytes = held;
         self.create_directory()
     }
@@ -169,11 +175,71 @@ impl ArtefactFile {
     }
 }
 
+fn empty_directory(path: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Moves a file, or a directory within one file system.
 fn move_path(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::fs::rename(from, to) {
         // From memory to a disk; what is left there goes with its directory.
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => std::fs::copy(from, to).map(drop),
         renamed => renamed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(dir: &Path) -> Journal {
+        Journal::begin_in(&dir.join("journal"), "test-artefact").unwrap()
+    }
+
+    #[test]
+    fn a_file_of_somebody_elses_in_the_place_of_a_log_is_neither_written_nor_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = journal(dir.path());
+        let theirs = dir.path().join("theirs.log");
+        std::fs::write(&theirs, "precious").unwrap();
+        let logs = LogDirectory::for_sandbox(dir.path());
+        let refused = format!("{:#}", logs.create_log("theirs.log", &journal).unwrap_err());
+        assert!(refused.contains("theirs.log") && refused.contains("File exists"), "{refused}");
+        logs.create_log("own.log", &journal).unwrap();
+        assert!(journal.undo_all().failures.is_empty());
+        assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "precious");
+        assert!(!dir.path().join("own.log").exists());
+    }
+
+    #[test]
+    fn a_tools_artefacts_have_a_directory_of_their_own_whose_name_nobody_predicts() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = journal(dir.path());
+        for shape in [Shape::Files, Shape::Directory] {
+            let place = dir.path();
+            let [mut one, other] =
+                [(); 2].map(|()| ArtefactFile::for_tool(place, "a-1.pcap", shape, &journal).unwrap());
+            assert_ne!(one.local_path, other.local_path);
+            let own = one.local_path.parent().unwrap().to_owned();
+            assert_eq!(own.parent(), Some(place));
+            std::fs::write(own.join("first"), "12345").unwrap();
+            let before = own.metadata().unwrap();
+            one.reset().unwrap();
+            assert_eq!((one.bytes(), one.files().len()), (5, 0));
+            assert_eq!(one.local_path.is_dir(), shape == Shape::Directory);
+            use std::os::unix::fs::MetadataExt;
+            assert_eq!(own.metadata().unwrap().ino(), before.ino());
+            one.remove(&journal).unwrap();
+            assert!(!own.exists());
+        }
+        assert!(journal.undo_all().failures.is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! Start of a program inside its control groups, from its first instruction on.
 
+use super::START_TIMEOUT;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,9 +9,6 @@ use toll_sys::child_process;
 
 /// Command line of `toll enter` before it has become the program.
 const ENTER_PREFIX: &[u8] = b"/proc/self/exe\0enter\0";
-/// Time limit for a program to begin. After that its window starts all the same.
-const ENTER_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Command for the program, alone or (`toll enter`) inside these groups.
 pub fn build_command(groups: &[PathBuf], program: &Path, words: &[String]) -> Command {
     if groups.is_empty() {
@@ -26,12 +24,13 @@ pub fn build_command(groups: &[PathBuf], program: &Path, words: &[String]) -> Co
 
 /// Returns once the program itself runs, or has ended.
 ///
-/// On a busy host a window could otherwise be over before its treatment begins.
+/// On a busy host a window could otherwise be over before its treatment begins. After the time limit it starts all the
+/// same.
 pub fn wait_until_entered(pid: u32) {
     let begun = Instant::now();
     let is_entering =
         || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(ENTER_PREFIX));
-    while is_entering() && begun.elapsed() < ENTER_TIMEOUT {
+    while is_entering() && begun.elapsed() < START_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

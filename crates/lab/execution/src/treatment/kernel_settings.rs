@@ -29,6 +29,12 @@ impl AppliedKernelSettings {
                 "run {} was killed and has left settings of the kernel changed: `toll clean` first",
                 waiting.run_id
             );
+            ensure!(
+                waiting.unreadable.is_empty(),
+                "an undo journal cannot be read, and may hold settings of the kernel: `toll clean` first. {}: {}",
+                waiting.run_id,
+                waiting.unreadable.join("; ")
+            );
         }
         let back = settings.iter().rev().map(|(name, _)| sysctl::snapshot(name));
         let settings_before = back.collect::<anyhow::Result<Vec<_>>>()?;

@@ -1,11 +1,11 @@
 //! One process of a treatment, from its start to its end, with restarts.
 
-use super::TreatmentContext;
 use super::artefact::ArtefactFile;
 use super::process_group::{ProcessGroup, ProcessHost, to_signal};
 use super::remote_host::RemoteHost;
 use super::tool_output::{parse_packet_counts, parse_sent};
 use super::usage::WriteSample;
+use super::{START_TIMEOUT, TreatmentContext};
 use anyhow::Context;
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
@@ -55,9 +55,6 @@ pub struct Runs {
     pub begun_us: u64,
     pub ended_us: u64,
 }
-
-/// Time limit for a tool to report that it is ready.
-const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ManagedProcess {
     pub fn new(
@@ -114,7 +111,7 @@ impl ManagedProcess {
         self.due_us = None;
         self.spawn(context)?;
         match (&self.ready, &mut self.group) {
-            (Some(text), Some(group)) => group.wait_for_output(text, READY_TIMEOUT),
+            (Some(text), Some(group)) => group.wait_for_output(text, START_TIMEOUT),
             _ => Ok(()),
         }
     }

@@ -28,6 +28,7 @@ use artefact::ArtefactFile;
 use kernel_settings::AppliedKernelSettings;
 use managed_process::ManagedProcess;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toll_journal::Journal;
 use toll_model::artefacts::{self, Shape, Writer};
 use toll_model::placeholders::PlaceholderValues;
@@ -36,6 +37,9 @@ use toll_sys::cancel::CancelToken;
 
 /// Directory in memory (tmpfs, on every Linux with POSIX shared memory).
 const TMPFS_DIR: &str = "/dev/shm";
+
+/// Time limit for a program to begin, and for a tool to report that it is ready: hosts are busy when they are measured.
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Context of a running treatment.
 pub struct TreatmentContext<'a> {
@@ -46,7 +50,7 @@ pub struct TreatmentContext<'a> {
     pub far_end: Option<&'a dyn RemoteHost>,
     /// Directory in which the server may write a log.
     pub logs: Option<&'a LogDirectory>,
-    /// The load, if it may be paused.
+    /// The load, if it may be paused while the treatment is switched.
     pub load: Option<PausableLoad>,
     /// The run's control group, if one could be made.
     pub cgroup: Option<&'a Path>,
@@ -113,6 +117,7 @@ impl Treatment {
         trial: u32,
         context: &mut TreatmentContext<'_>,
     ) -> anyhow::Result<Self> {
+        let _pause = context.load.map(PausableLoad::pause_if_slow);
         let stem = format!("{}-{trial}", arm.name);
         let row = arm.artefact.map(artefacts::spec_of).filter(|row| row.shape != Shape::None);
         let name = row.map(|row| format!("{stem}.{}", row.extension));
@@ -122,12 +127,8 @@ impl Treatment {
                 Some(place.create_log(&format!("{}-{name}", context.journal.run_id()), context.journal)?)
             }
             (Some(name), Some(row)) => {
-                let own = if arm.in_memory {
-                    PathBuf::from(format!("{TMPFS_DIR}/toll-{}-{name}.of", context.journal.run_id()))
-                } else {
-                    context.dir.join(format!("{name}.of"))
-                };
-                Some(ArtefactFile::for_tool(own, name, row.shape, context.journal)?)
+                let place = if arm.in_memory { Path::new(TMPFS_DIR) } else { context.dir };
+                Some(ArtefactFile::for_tool(place, name, row.shape, context.journal)?)
             }
             _ => None,
         };

@@ -76,8 +76,6 @@ const SIGNAL_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time limit for a process that waits inside the kernel: it has received the signal. Killed there, it would
 /// lose the end of its file.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time after which a tool that has not ended is assumed to wait for CPUs that the load keeps busy.
-const PAUSE_LOAD_AFTER: Duration = Duration::from_millis(150);
 /// Time limit after KILL. Only a process stuck in the kernel is left then.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for draining. A capture of tens of megabytes a second has written its ring long before.
@@ -410,9 +408,8 @@ impl ProcessGroup {
             return report;
         }
         let pgid = Pid::from_raw(self.pgid);
-        let mut ended = self.has_exited_within(PAUSE_LOAD_AFTER);
-        let _paused = if ended { None } else { load.map(PausableLoad::pause) };
-        ended = ended || self.has_exited_within(SIGNAL_TIMEOUT);
+        let _pause = load.map(PausableLoad::pause_if_slow);
+        let mut ended = self.has_exited_within(SIGNAL_TIMEOUT);
         if !ended {
             let steps = [(Signal::SIGTERM, SIGNAL_TIMEOUT), (Signal::SIGKILL, KILL_TIMEOUT)];
             let send = |signal| {

@@ -168,7 +168,7 @@ impl<'a> HostEnv<'a> {
     }
 
     fn pausable(&self) -> Option<PausableLoad> {
-        self.driver().and_then(Driver::pausable)
+        self.driver().and_then(|driver| driver.pausable(self.clock))
     }
 }
 
@@ -247,9 +247,11 @@ impl TreatmentControl for HostEnv<'_> {
         let mut placeholders = self.testbed.placeholders_of(&arm.name);
         placeholders.set("duration_s", format!("{lasts_s}"));
         self.link = self.link_counters(arm)?;
-        // Where all share one counted CPU, a tool that starts beside a load takes minutes to start.
-        let _paused = (!self.clock.is_real()).then(|| self.pausable().map(PausableLoad::pause));
-        let mut context = treatment_context(self.testbed, arm, self.dry_run_dir.as_deref());
+        // A window that is open would show the pause as the treatment's work.
+        let is_in_window = self.clock.is_real() && arm.window.is_until_done();
+        let load = if is_in_window { None } else { self.pausable() };
+        let context = treatment_context(self.testbed, arm, self.dry_run_dir.as_deref());
+        let mut context = TreatmentContext { load, ..context };
         match Treatment::start(arm, &placeholders, trial, &mut context) {
             Ok(treatment) => {
                 self.treatment = treatment;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_model::rig::TRANSPORTS;
 use toll_mysql::{Address, Compression, Target, Tls};
-use toll_record::Workload;
+use toll_record::{Clock, Workload};
 use toll_sys::cancel::CancelToken;
 use toll_sys::process::escalate;
 
@@ -142,8 +142,9 @@ impl Driver {
     /// The driver, if a pause does no harm: a closed loop continues where it was.
     ///
     /// An open loop would have to catch up with events that were due meanwhile.
-    pub fn pausable(&self) -> Option<PausableLoad> {
-        self.workload.rate_per_s.is_none().then(|| PausableLoad(Pid::from_raw(self.child.id() as i32)))
+    pub fn pausable(&self, clock: Clock) -> Option<PausableLoad> {
+        let driver = Pid::from_raw(self.child.id() as i32);
+        self.workload.rate_per_s.is_none().then(|| PausableLoad::new(driver, clock))
     }
 
     pub fn has_ended(&mut self) -> bool {

@@ -5,7 +5,7 @@
 
 use super::{StepBuilder, run_ip, run_program, step_key};
 use crate::testbed::Testbed;
-use crate::treatment::{ProcessGroup, ProcessHost, RemoteHost, TreatmentContext};
+use crate::treatment::{ProcessGroup, ProcessHost, RemoteHost, START_TIMEOUT, TreatmentContext};
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use std::net::Ipv4Addr;
@@ -43,8 +43,6 @@ struct Link {
     burst: String,
 }
 
-/// Time limit for nc to listen: in another namespace on a busy host it starts slowly.
-const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Address reserved for tests of network gear (RFC 2544), which nobody routes.
 const NEAR_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 1);
 const FAR_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 2);
@@ -171,7 +169,7 @@ impl RemoteHost for FarEnd {
         let begun = Instant::now();
         while !self.is_listening(port) {
             group.check_alive()?;
-            if begun.elapsed() > LISTEN_TIMEOUT {
+            if begun.elapsed() > START_TIMEOUT {
                 bail!("nc does not listen on {}:{port}: is the port taken?", self.ip);
             }
             std::thread::sleep(Duration::from_millis(3));

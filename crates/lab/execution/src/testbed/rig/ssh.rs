@@ -10,13 +10,13 @@ use super::StepBuilder;
 use crate::testbed::Testbed;
 use anyhow::{Context, bail, ensure};
 use std::fs::{DirBuilder, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use toll_journal::{Journal, Undo, deferred_start};
+use toll_journal::{Journal, deferred_start};
 use toll_model::rig::{SSH_COMPRESSED_PORT, SSH_PORT, SSH_TO_TCP, SSH_TO_UNIX};
 use toll_mysql::Address;
 use toll_record::RigStep;
@@ -30,7 +30,8 @@ pub const BUILDER: StepBuilder =
 /// Time limit for two key exchanges and a login on a busy host.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const STOP_WITHIN: Duration = Duration::from_secs(2);
-/// Empty directory that sshd as root needs for its unprivileged half.
+/// Empty directory that sshd as root needs for its unprivileged half, as distributions make it at boot. It stays: the
+/// host's own sshd may have been started meanwhile, and refuses logins without it.
 const EMPTY_DIR: &str = "/run/sshd";
 /// Attempts to find free ports: another process may take one between the check and the listen.
 const TRIES: u32 = 5;
@@ -140,9 +141,8 @@ fn make_key(path: &Path) -> anyhow::Result<()> {
 }
 
 fn start_sshd(journal: &Journal, cancel: &CancelToken, dir: &Path, port: u16) -> anyhow::Result<()> {
-    if nix::unistd::geteuid().is_root() && !Path::new(EMPTY_DIR).exists() {
-        journal.record(Undo::Path { path: PathBuf::from(EMPTY_DIR) })?;
-        std::fs::create_dir_all(EMPTY_DIR).with_context(|| format!("cannot make {EMPTY_DIR}"))?;
+    if nix::unistd::geteuid().is_root() {
+        make_empty_dir(Path::new(EMPTY_DIR)).with_context(|| format!("cannot make {EMPTY_DIR}"))?;
     }
     let config = dir.join("sshd_config");
     let text = format!(
@@ -171,6 +171,14 @@ fn start_sshd(journal: &Journal, cancel: &CancelToken, dir: &Path, port: u16) ->
     redirect_to_log(&mut command, &log)?;
     let (mut sshd, _) = journal.spawn_deferred(&mut command, "sshd", None, STOP_WITHIN)?;
     wait_until_ready(&mut sshd, cancel, &log, "sshd", || answers_with(port, b"SSH-"))
+}
+
+/// Writable by root alone, as sshd wants it, whatever the umask.
+fn make_empty_dir(dir: &Path) -> std::io::Result<()> {
+    match DirBuilder::new().mode(0o755).create(dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// A path with OpenSSH's tokens (`%h` and the like) escaped.
@@ -266,6 +274,21 @@ mod tests {
             start_on_free_ports(&pick, |[port]| start_sshd(&journal, &CancelToken::new(), dir.path(), *port))
                 .unwrap();
         assert_ne!(port, taken);
-        assert!(journal.undo_all().failures.is_empty());
+        let undone = journal.undo_all();
+        assert!(undone.failures.is_empty());
+        // The host's own sshd may need it by now.
+        assert!(!undone.actions.iter().any(|action| action.contains(EMPTY_DIR)), "{undone:?}");
+        assert!(Path::new(EMPTY_DIR).is_dir() || !nix::unistd::geteuid().is_root());
+    }
+
+    #[test]
+    fn the_directory_of_an_sshd_that_is_there_stays_as_it_is() {
+        let above = tempfile::tempdir().unwrap();
+        let dir = above.path().join("sshd");
+        make_empty_dir(&dir).unwrap();
+        std::fs::write(dir.join("theirs"), "").unwrap();
+        make_empty_dir(&dir).unwrap();
+        assert!(dir.join("theirs").exists());
+        assert!(make_empty_dir(&above.path().join("no/where")).is_err());
     }
 }
