@@ -74,22 +74,4 @@ pub(super) fn find_word(text: &[u8], lower: &[u8], from: usize) -> Option<usize>
 pub(super) fn count_steps(_: usize) {}
 
 #[cfg(test)]
-pub(super) use steps::count_steps;
-
-/// Bytes examined so far on this thread: a test can assert that work is linear without a clock.
-#[cfg(test)]
-pub(super) mod steps {
-    use std::cell::Cell;
-
-    std::thread_local! {
-        static STEPS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    pub(in super::super) fn count_steps(bytes: usize) {
-        STEPS.set(STEPS.get() + bytes as u64);
-    }
-
-    pub(in super::super) fn take_steps() -> u64 {
-        STEPS.take()
-    }
-}
+pub(super) use super::steps::count_steps;

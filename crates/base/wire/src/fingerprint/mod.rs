@@ -150,4 +150,6 @@ fn insert_into(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod literal_tests;
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Tests of fingerprints.
 
-use super::bytes::steps::take_steps;
+use super::steps::take_steps;
 use super::*;
 
 fn check(text: &str, expected: &str) {

@@ -6,14 +6,12 @@ use super::completion::Completion;
 use super::handshake::{Capabilities, parse_change_user};
 use super::packet::{FULL, HEADER, PacketAssembler, PacketEnd, PacketSelection, parse_header};
 use super::response::{ErrorPacket, OkPacket, PrepareResponse, ResponseState, parse_eof};
-use super::session::{ClientSends, Session, set_name};
+use super::session::{ClientSends, Session, backslash_mode, set_name};
 use super::sync::Desync;
 use crate::direction::GapCause;
 use crate::event::{CommandKind, Sink};
 use crate::fingerprint::BackslashMode;
-use crate::protocol::status::{
-    SERVER_MORE_RESULTS_EXISTS, SERVER_STATUS_CURSOR_EXISTS, SERVER_STATUS_NO_BACKSLASH_ESCAPES,
-};
+use crate::protocol::status::{SERVER_MORE_RESULTS_EXISTS, SERVER_STATUS_CURSOR_EXISTS};
 use crate::protocol::{FieldReader, command};
 
 /// Kept of a packet that ends a result: an OK with session state, an error message.
@@ -430,15 +428,6 @@ impl Command {
         let mode = backslash_mode(status);
         let changed = self.backslashes.is_some_and(|before| before != mode);
         self.backslashes = Some(if changed { BackslashMode::Unknown } else { mode });
-    }
-}
-
-/// The mode that a reply tells.
-pub(super) fn backslash_mode(status: u16) -> BackslashMode {
-    if status & SERVER_STATUS_NO_BACKSLASH_ESCAPES != 0 {
-        BackslashMode::Plain
-    } else {
-        BackslashMode::Escapes
     }
 }
 

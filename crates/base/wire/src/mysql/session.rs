@@ -12,6 +12,7 @@ use crate::accounting::DecodeAccounting;
 use crate::direction::{Direction, GapCause};
 use crate::event::Sink;
 use crate::fingerprint::BackslashMode;
+use crate::protocol::status::SERVER_STATUS_NO_BACKSLASH_ESCAPES;
 use std::fmt::Display;
 use std::io::Write;
 
@@ -57,6 +58,15 @@ pub(crate) struct Session {
 
 /// Bytes kept of a user's or schema's name: more than the 128 characters that a server allows.
 const NAME_MAX: usize = 512;
+
+/// The mode that a reply tells.
+pub(super) fn backslash_mode(status: u16) -> BackslashMode {
+    if status & SERVER_STATUS_NO_BACKSLASH_ESCAPES != 0 {
+        BackslashMode::Plain
+    } else {
+        BackslashMode::Escapes
+    }
+}
 
 /// Sets a name to the head of one that may be of any length.
 pub(super) fn set_name(name: &mut Vec<u8>, to: &[u8]) {
