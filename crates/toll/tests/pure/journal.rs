@@ -174,7 +174,7 @@ fn a_full_disk_refuses_the_change_instead_of_losing_its_entry() {
         let status = Command::new("mount").args(arguments).arg(dir.path()).stderr(Stdio::null()).status();
         status.is_ok_and(|s| s.success())
     };
-    if !mount(&["-t", "tmpfs", "-o", "size=16k", "tmpfs"]) {
+    if !mount(&["-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs"]) {
         toll_testkit::skip!("cannot mount a tmpfs here");
         return;
     }

@@ -386,7 +386,7 @@ fn a_tool_that_is_slow_to_begin_has_the_load_paused_until_it_does() {
     for name in ["none", "tool"] {
         assert_eq!(arm(&result, name)["windows"], 1, "{}", lab::output_text(&run));
         // The load went on for the window.
-        assert!(arm(&result, name)["outcomes"]["events_per_s"]["mean"].as_f64() > Some(0.0), "{result:#}");
+        assert!(arm(&result, name)["outcomes"]["qps"]["mean"].as_f64() > Some(0.0), "{result:#}");
     }
     lab.assert_nothing_left();
 }
