@@ -24,7 +24,7 @@ pub struct ServerIdentity {
     pub is_new: bool,
 }
 
-/// A file of the state directory. All but `id` is for whoever reads it.
+/// A file of the state directory. All but `id` is for people.
 #[derive(Debug, Serialize, Deserialize)]
 struct IdentityFile {
     id: String,

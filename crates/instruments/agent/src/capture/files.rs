@@ -218,7 +218,7 @@ fn file_of(FileOptions { path, open, overwrite, .. }: &FileOptions) -> anyhow::R
     ensure!(!there.is_dir(), "it is a directory: name a file in it");
     let open = || OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", found.as_raw_fd()));
     if !there.is_file() {
-        // Whoever made a named pipe may be the one who reads it. A device is root's, and a pipe without a name this process's.
+        // The maker of a named pipe may read it. A device is root's, and a pipe without a name this process's.
         let is_trusted = [0, geteuid().as_raw()].contains(&there.uid());
         let is_named = there.file_type().is_fifo() && fstat(&pipe()?.0)?.st_dev != there.dev();
         ensure!(is_trusted || !is_named, "{}", another_users(&there));

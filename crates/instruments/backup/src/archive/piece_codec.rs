@@ -270,7 +270,7 @@ mod tests {
         let head = String::from_utf8_lossy(&stored[..stored.len().min(200)]).into_owned();
         assert!(head.lines().nth(1).unwrap().ends_with(" 18"), "{head}");
         assert!(decrypt_key(&stored, "phrase").is_ok());
-        // 4 GiB, for whoever reads it.
+        // 4 GiB, for a reader.
         let at = head.find(" 18\n").unwrap();
         let greedy = [&stored[..at], b" 22\n", &stored[at + 4..]].concat();
         let refused = decrypt_key(&greedy, "phrase").err().unwrap().to_string();

@@ -79,7 +79,7 @@ fn statement_key<'a>(event: &Event<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     buffer
 }
 
-/// Tables of a statement that are told apart, bytes of a name, and bytes of all names together.
+/// Tables of a statement that are kept apart, bytes of a name, and bytes of all names together.
 pub(super) const TABLES_MAX: usize = 64;
 pub(super) const TABLE_NAME_MAX: usize = 512;
 pub(super) const TABLES_BYTES_MAX: usize = 4_096;
