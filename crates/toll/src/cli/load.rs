@@ -86,6 +86,9 @@ pub struct Load {
     /// For programs: a JSON line for each bin of this width, aligned on CLOCK_MONOTONIC
     #[arg(long, value_name = "WIDTH", value_parser = units::duration)]
     bins: Option<Duration>,
+    /// With --bins, in a closed loop of threads with a connection each: begin only as many events in a bin as fit into it, the same ones in each
+    #[arg(long, requires = "bins", conflicts_with = "rate")]
+    rest_at_edges: bool,
     /// Also write an HdrHistogram interval log, one line a second
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
@@ -233,6 +236,7 @@ fn run_load(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         prepared: !arguments.text,
         reconnect_every: arguments.reconnect,
         delay: arguments.delay.0 / 100.0,
+        rest_at_edges: arguments.rest_at_edges,
         time,
         warmup: arguments.warmup,
         bins,

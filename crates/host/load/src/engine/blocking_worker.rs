@@ -5,6 +5,7 @@
 //! connections of their own.
 
 use super::connection_slot::{ConnectionSlot, SlotProgress, SlotState};
+use super::event_quota::EventQuota;
 use super::reconnect::{ReconnectRequest, ReconnectResult};
 use super::session::Session;
 use super::watchdog::{WorkerHandle, WorkerState};
@@ -25,10 +26,14 @@ pub struct BlockingWorker {
     handle: Arc<WorkerHandle>,
     slot: ConnectionSlot,
     rng: Rng,
+    /// As it was at first.
+    first_rng: Rng,
     reports: SyncSender<BinReport>,
     reserved: Option<ScheduledEvent>,
     /// Events that this connection has carried to their end.
     events_on_connection: u64,
+    /// Where the load rests at bin edges.
+    quota: Option<EventQuota>,
     /// The connection was lost; another was asked for.
     broken: bool,
     reconnect_requests: Sender<ReconnectRequest>,
@@ -49,15 +54,18 @@ impl BlockingWorker {
         account.register_session(&mut session)?;
         let slot = ConnectionSlot::new(Box::new(session));
         let (answer, answers) = channel();
+        let quota = shared.rest_at_edges.then(|| EventQuota::new(shared.times));
         Ok(Self {
             mix: shared.access.mix.clone(),
             shared,
             handle: account,
             slot,
+            first_rng: rng.clone(),
             rng,
             reports,
             reserved: None,
             events_on_connection: 0,
+            quota,
             broken: false,
             reconnect_requests: lost,
             reconnect_sender: answer,
@@ -72,8 +80,14 @@ impl BlockingWorker {
         while !self.shared.is_over(now) {
             now = if self.broken {
                 self.wait_for_session()?
+            } else if let Some(edge_ns) = self.quota.as_mut().and_then(|quota| quota.edge_to_rest_at(now)) {
+                self.rest(edge_ns)
             } else if let Some(due) = self.shared.next_due(&mut self.reserved, now) {
-                self.run_event(due, now)
+                let free = self.run_event(due, now);
+                if let Some(quota) = &mut self.quota {
+                    quota.record(free.saturating_sub(now));
+                }
+                free
             } else {
                 let due_ns = self.reserved.map_or(u64::MAX, |due| due.intended_ns);
                 sleep_until_ns(due_ns.min(self.shared.times.end_ns).min(now + MAX_WAIT_NS));
@@ -82,6 +96,14 @@ impl BlockingWorker {
         }
         self.finish();
         Ok(())
+    }
+
+    /// Waits for the edge, and hands in its bin. The next bin has the same events.
+    fn rest(&mut self, edge_ns: u64) -> u64 {
+        self.rng = self.first_rng.clone();
+        sleep_until_ns(edge_ns.min(self.shared.times.end_ns));
+        let mut entries = self.handle.lock_state();
+        self.submit_ended_bins(&mut entries, mono_ns())
     }
 
     /// One event from its begin to its end, with the connection that it may need; answers when the

@@ -7,6 +7,7 @@ mod collector;
 mod connection_slot;
 mod delay_injection;
 mod event_loop_worker;
+mod event_quota;
 mod poller;
 mod reconnect;
 mod session;
@@ -60,6 +61,9 @@ pub struct LoadPlan {
     /// Each event's last reply is held back for this share of the time since the event began, and counts as done only
     /// then: 0.02 makes every response time 2% longer. 0: none is.
     pub delay: f64,
+    /// Connections with a thread each begin only as many events in a bin as fit into it: at its edges none is under way, and
+    /// bins hold whole events, the same ones each. For a closed loop.
+    pub rest_at_edges: bool,
     /// How long events begin, warm-up included; `None`: until stopped, and a recording until each of its
     /// events has begun, however late.
     pub time: Option<Duration>,
@@ -104,6 +108,7 @@ pub struct Shared {
     /// Events after which a connection is made anew; 0: never.
     reconnect_every: u64,
     delay: Option<DelayInjection>,
+    rest_at_edges: bool,
     schedule: Option<Mutex<Schedule>>,
     /// Events of a recording that have not begun; absent where something else ends the run.
     events_left: Option<AtomicU64>,
@@ -225,6 +230,7 @@ pub fn run_load(
         times,
         reconnect_every: plan.reconnect_every,
         delay: DelayInjection::new(plan.delay),
+        rest_at_edges: plan.rest_at_edges,
         schedule: schedule.clone().map(Mutex::new),
         events_left: to_begin,
         sequence: plan.mix.sequence.is_some().then(AtomicU64::default),
@@ -315,6 +321,9 @@ fn check_plan(plan: &LoadPlan) -> Result<(), RunError> {
     }
     if !(plan.delay.is_finite() && plan.delay >= 0.0) {
         return bad("the delay must be a share of the response time, such as 2%");
+    }
+    if plan.rest_at_edges && !matches!(plan.pace, Pacing::Closed) {
+        return bad("events at a rate begin when they are due, not by bins: leave out --rest-at-edges");
     }
     if plan.time.is_some_and(|time| time <= plan.warmup) {
         return bad("nothing is left after the warm-up: raise the time");

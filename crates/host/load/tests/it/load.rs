@@ -23,6 +23,7 @@ pub fn plan(target: Target, mix: Mix) -> LoadPlan {
         prepared: true,
         reconnect_every: 0,
         delay: 0.0,
+        rest_at_edges: false,
         time: None,
         warmup: Duration::ZERO,
         bins: BinGrid::Clock(Duration::from_millis(50)),
@@ -387,4 +388,28 @@ fn bins_end_where_the_clock_says_and_the_warm_up_is_not_counted() {
     assert_eq!(counted, outcome.totals.counts.statements);
     assert!(counted < outcome.sums.0);
     assert_eq!(outcome.bins.iter().filter(|b| b.warmup).count(), 5);
+}
+
+#[test]
+fn system_a_load_that_rests_at_edges_has_nothing_under_way_there() {
+    let Some(server) = server_with_tables() else { return };
+    let plan = LoadPlan {
+        workers: 4,
+        rest_at_edges: true,
+        bins: BinGrid::Clock(Duration::from_millis(500)),
+        time: Some(Duration::from_secs(4)),
+        ..plan(server.unix_target(), Profile::ReadOnly.build_mix(TABLE).unwrap())
+    };
+    let mut bins = Vec::new();
+    run_with_callback(plan, |bin| {
+        let counts = &bin.tally.counts;
+        bins.push((counts.in_flight, counts.events, counts.statements));
+        false
+    })
+    .unwrap();
+    let whole = &bins[1..bins.len() - 1];
+    assert!(whole.len() >= 6 && whole.iter().all(|(in_flight, events, _)| *in_flight == 0 && *events > 0));
+    // The statements of whole transactions.
+    let each = whole[0].2 / whole[0].1;
+    assert!(whole.iter().all(|(_, events, statements)| *statements == each * events), "{whole:?}");
 }
