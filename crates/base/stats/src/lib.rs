@@ -33,6 +33,7 @@
 mod autocorrelation;
 mod bootstrap;
 mod carry_over;
+mod common_spread;
 mod drift;
 mod interval;
 mod mde;
@@ -55,6 +56,7 @@ mod verdict;
 pub use autocorrelation::{Autocorrelation, block_length, lag1_autocorrelation, stationary_bootstrap};
 pub use bootstrap::{MIN_BOOTSTRAP_ROUNDS, bca, bca_median, bootstrap_t};
 pub use carry_over::{CarryOver, carry_over};
+pub use common_spread::{CommonSpread, MIN_COMMON_ROUNDS, common_spreads};
 pub use drift::{Drift, TimedWindow, estimate_drift};
 pub use interval::{Interval, IntervalError};
 pub use mde::{minimum_detectable_effect, rounds_needed};

@@ -8,8 +8,8 @@ use super::window_outcomes::{self, WindowContext, quantile_of};
 use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{Artefact, Compare, Plan, Role, StallTotals, Verdict};
-use toll_stats::TimedWindow;
+use toll_record::{Artefact, Compare, Definition, Plan, Role, StallTotals, Verdict};
+use toll_stats::{CommonSpread, TimedWindow};
 
 /// All arms of the plan, in its order.
 #[derive(Debug)]
@@ -83,12 +83,14 @@ impl<'a> Arms<'a> {
     /// Verdicts on the treatments' judged outcome share one error rate. Controls and other outcomes are
     /// independent.
     pub fn compare<'p>(&self, plan: &'p Plan) -> Vec<BTreeMap<&'p str, Comparison>> {
+        let spreads = self.common_spreads(plan);
         let mut all: Vec<BTreeMap<&'p str, Comparison>> = Vec::with_capacity(self.windows.len());
         for (i, arm) in self.windows.iter().enumerate() {
             let baseline = baseline_of(plan, i, self.baseline).map(|b| &self.windows[b]);
             let of_arm = plan.outcomes.iter().filter_map(|outcome| {
                 let judged = outcome.name == verdict_outcome_name(plan, i);
-                Some((outcome.name.as_str(), compare(plan, outcome, arm, baseline, judged)?))
+                let common = spreads.get(outcome.name.as_str()).and_then(|of_arms| of_arms[i]);
+                Some((outcome.name.as_str(), compare(plan, outcome, arm, baseline, judged, common)?))
             });
             all.push(of_arm.collect());
         }
@@ -101,6 +103,16 @@ impl<'a> Arms<'a> {
             asked.filter_map(|(i, of_arm)| of_arm.get_mut(verdict_outcome_name(plan, i))).collect(),
         );
         all
+    }
+
+    /// How each arm's windows spread on the counted clock, by outcome: there most do alike. Empty on the real one.
+    fn common_spreads<'p>(&self, plan: &'p Plan) -> BTreeMap<&'p str, Vec<Option<CommonSpread>>> {
+        let counted = plan.outcomes.iter().filter(|_| !plan.clock.is_real());
+        let of = |outcome: &'p Definition| {
+            let values: Vec<_> = self.windows.iter().map(|arm| arm.log_values(&outcome.name)).collect();
+            (outcome.name.as_str(), toll_stats::common_spreads(&values))
+        };
+        counted.map(of).collect()
     }
 
     /// Name of the arm that an arm is compared with. `None` if it is a baseline itself.
@@ -177,8 +189,11 @@ impl<'a> Arms<'a> {
 
 /// Computes, for each outcome compared as a ratio, the value that the neighbouring windows predict.
 ///
-/// Left out if a run may stop after any round: later rounds would then change earlier results.
+/// Left out if a run may stop after any round: later rounds would then change earlier results. A counted clock does not drift.
 fn estimate_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Option<usize>]) {
+    if !plan.clock.is_real() {
+        return;
+    }
     let ratios = plan.outcomes.iter().filter(|o| o.compare == Compare::LogRatio && !plan.early_stop);
     for outcome in ratios {
         let mut placed = Vec::new();

@@ -28,6 +28,7 @@ pub fn compare_clocks(counted: &RunResult, measured: &RunResult) -> Option<Chart
         .filter(|(_, timed)| has_windows(timed))
         .collect();
     let definition = catalogue::find_definition(&measured.definitions, &measured.primary)?;
+    let worked = catalogue::find_definition(&counted.definitions, &counted.primary)?;
     if arms.is_empty() || definition.compare != Compare::LogRatio {
         return None;
     }
@@ -59,7 +60,7 @@ pub fn compare_clocks(counted: &RunResult, measured: &RunResult) -> Option<Chart
             ..Axis::default()
         },
         y: Axis {
-            label: format!("overhead in {}", definition.title),
+            label: format!("overhead; work: {}, time: {}", worked.title, definition.title),
             unit: "%".to_owned(),
             ..Axis::default()
         },

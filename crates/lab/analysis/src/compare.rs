@@ -8,7 +8,7 @@ use super::window_outcomes::{WindowOutcomes, quantile_of};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{Aggregate, Compare, Definition, Outcome, Plan, Verdict};
-use toll_stats::{Interval, PairError, Pairs, QuantileRatio, ZeroHandling};
+use toll_stats::{CommonSpread, Interval, PairError, Pairs, QuantileRatio, SignFlip, ZeroHandling};
 
 /// Method of a run that may stop after any round.
 const CONFIDENCE_SEQUENCE: &str = "confidence-sequence";
@@ -44,12 +44,15 @@ impl<'a> ArmWindows<'a> {
         self.by_round.iter().map(|m| m.as_ref().and_then(|m| m.get(outcome))).collect()
     }
 
+    /// Logarithms of `outcome` by round, of the windows where it is above zero.
+    pub fn log_values(&self, outcome: &str) -> Vec<Option<f64>> {
+        self.values(outcome).into_iter().map(|value| value.filter(|v| *v > 0.0).map(f64::ln)).collect()
+    }
+
     /// Windows with `outcome` above zero, as (round, middle in seconds, ln of it).
     pub fn timed_log_values(&self, outcome: &str) -> Vec<(usize, f64, f64)> {
-        let values = self.values(outcome).into_iter().zip(&self.at_s).enumerate();
-        let of = |(round, (value, at_s)): (usize, (Option<f64>, &Option<f64>))| {
-            Some((round, (*at_s)?, value.filter(|v| *v > 0.0)?.ln()))
-        };
+        let values = self.log_values(outcome).into_iter().zip(&self.at_s).enumerate();
+        let of = |(round, (y, at_s)): (usize, (Option<f64>, &Option<f64>))| Some((round, (*at_s)?, y?));
         values.filter_map(of).collect()
     }
 
@@ -84,23 +87,30 @@ pub struct Comparison {
     interval: Option<Interval>,
     /// True if the drift of the host was subtracted from the pairs.
     is_detrended: bool,
+    /// On a clock on which the windows of all arms spread alike.
+    common: Option<CommonSpread>,
 }
 
 impl Comparison {
     pub fn measure(&self) -> Compare {
         self.measure
     }
+
+    pub fn common_spread(&self) -> Option<CommonSpread> {
+        self.common
+    }
 }
 
 /// Compares `arm` with `baseline` in outcome `definition`. Without `baseline`, `arm` is the baseline itself.
 ///
-/// `judged`: the arm's verdict is drawn from this outcome. `None` if no window of the arm has the outcome.
+/// `judged`: the arm's verdict is drawn from this outcome. `common`: where all arms' windows spread alike. `None` if no window of the arm has the outcome.
 pub fn compare(
     plan: &Plan,
     definition: &Definition,
     arm: &ArmWindows,
     baseline: Option<&ArmWindows>,
     judged: bool,
+    common: Option<CommonSpread>,
 ) -> Option<Comparison> {
     let values = arm.values(&definition.name);
     let mut present: Vec<f64> = values.iter().flatten().copied().collect();
@@ -140,6 +150,7 @@ pub fn compare(
         },
         interval: None,
         is_detrended: false,
+        common: common.filter(|_| definition.compare == Compare::LogRatio),
     };
     match (definition.compare, baseline) {
         (Compare::Absolute, _) => estimate_own_mean(plan, &mut compared),
@@ -287,9 +298,12 @@ fn estimate_interval(
         return toll_stats::confidence_sequence(d, plan.alpha);
     }
     outcome.standard_error = (d.len() > 1).then(|| toll_stats::sd(d) / (d.len() as f64).sqrt());
-    let test = toll_stats::sign_flip(d, plan.alpha, plan.seed);
+    let test = match compared.common {
+        Some(common) => common.test(d, plan.alpha, 1),
+        None => toll_stats::sign_flip(d, plan.alpha, plan.seed),
+    };
     outcome.p = (!d.is_empty()).then_some(test.p);
-    outcome.method = sign_flip_method(1, compared.is_detrended);
+    outcome.method = method(1, compared.common, compared.is_detrended);
     test.interval
 }
 
@@ -337,22 +351,31 @@ pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>) {
         return;
     }
     together.retain(|compared| compared.outcome.p.is_some());
+    let arms = together.len();
+    let (alike, flipped): (Vec<_>, Vec<_>) = together.into_iter().partition(|c| c.common.is_some());
+    let store = |compared: &mut Comparison, found: SignFlip| {
+        compared.outcome.p_adjusted = Some(found.p);
+        compared.outcome.method = method(arms, compared.common, compared.is_detrended);
+        store_interval(found.interval, compared);
+    };
+    for compared in alike {
+        if let Some(common) = compared.common {
+            let found = common.test(&compared.pairs.d, plan.alpha, arms);
+            store(compared, found);
+        }
+    }
     let by_round: Vec<Vec<Option<f64>>> =
-        together.iter().map(|c| c.pairs.by_round(plan.order.len())).collect();
+        flipped.iter().map(|c| c.pairs.by_round(plan.order.len())).collect();
     let by_round: Vec<&[Option<f64>]> = by_round.iter().map(Vec::as_slice).collect();
     let found = toll_stats::simultaneous_sign_flips(&by_round, plan.alpha, plan.seed);
-    let arms = together.len();
-    for (compared, found) in together.into_iter().zip(found) {
-        compared.outcome.p_adjusted = Some(found.p);
-        compared.outcome.method = sign_flip_method(arms, compared.is_detrended);
-        store_interval(found.interval, compared);
-    }
+    flipped.into_iter().zip(found).for_each(|(compared, found)| store(compared, found));
 }
 
 /// Name of the method for that many arms judged together.
-fn sign_flip_method(arms: usize, undrifted: bool) -> String {
+fn method(arms: usize, common: Option<CommonSpread>, undrifted: bool) -> String {
     let together = if arms > 1 { format!(", {arms} arms together") } else { String::new() };
-    format!("sign-flip{together}{}", if undrifted { ", drift taken out" } else { "" })
+    let name = if common.is_some() { "t, spread of all windows" } else { "sign-flip" };
+    format!("{name}{together}{}", if undrifted { ", drift taken out" } else { "" })
 }
 
 /// Draws the verdict from the shown interval.

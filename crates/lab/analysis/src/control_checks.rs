@@ -7,7 +7,7 @@ use super::compare::Comparison;
 use super::warnings::RunWarning;
 use crate::estimate_format;
 use toll_record::{AaCheck, Arm, Compare, ControlCheck, Mde, Outcome, Plan, Role, catalogue};
-use toll_stats::Interval;
+use toll_stats::{CommonSpread, Interval};
 
 /// Power at which the minimum detectable effect is stated.
 const POWER: f64 = 0.8;
@@ -106,8 +106,13 @@ pub fn estimate_mde(plan: &Plan, arms: &[(Role, &Comparison)]) -> Option<Mde> {
     let rounds = known.iter().map(|k| k.1).max();
     let spreads: Vec<f64> = known.iter().map(|k| k.0).collect();
     let sd = (!spreads.is_empty()).then(|| toll_stats::median(&spreads));
-    let achieved = sd.zip(rounds).and_then(|(sd, n)| {
-        toll_stats::minimum_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
+    let ordinary = |a: &CommonSpread, b: &CommonSpread| a.sd.total_cmp(&b.sd);
+    let common = arms.iter().filter_map(|(_, c)| c.common_spread()).min_by(ordinary);
+    let achieved = sd.zip(rounds).and_then(|(sd, n)| match common {
+        Some(common) => Some(common.detectable_effect(n, plan.alpha, treatments, POWER)),
+        None => {
+            toll_stats::minimum_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
+        }
     });
     // On the scale of the differences: logarithms, or the outcome's unit.
     let (is_ratio, margin) = match catalogue::find_definition(&plan.outcomes, &plan.primary) {
@@ -116,7 +121,14 @@ pub fn estimate_mde(plan: &Plan, arms: &[(Role, &Comparison)]) -> Option<Mde> {
         }
         outcome => (false, outcome.and_then(|outcome| outcome.margin)),
     };
-    let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, treatments, POWER);
+    let rounds_for = |(sd, margin): (f64, f64)| match common {
+        // More windows are needed by the square of what an effect is smaller than what was found.
+        Some(common) => {
+            let alone = common.detectable_effect(1, plan.alpha, treatments, POWER);
+            Some(((alone / margin).powi(2).ceil() as u32).max(toll_stats::MIN_COMMON_ROUNDS as u32))
+        }
+        None => toll_stats::rounds_needed(sd, margin, plan.alpha, treatments, POWER),
+    };
     let mde = Mde {
         planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
         achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::log_ratio_to_pct),

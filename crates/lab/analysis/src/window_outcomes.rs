@@ -225,6 +225,16 @@ impl WindowData<'_> {
         }
     }
 
+    /// Seconds that the bins cover; on a clock that counts instructions, those that were executed: a load that rests at
+    /// the edges of its bins executes none meanwhile.
+    fn worked_s(&self) -> f64 {
+        let executed = || party_cpu_us(&self.window.cpu?, Party::Host);
+        match (self.recorded.plan.clock.is_real(), executed()) {
+            (false, Some(us)) => us as f64 / 1e6,
+            _ => self.covered_s,
+        }
+    }
+
     fn load_column(&self, column: LoadColumn, aggregate: Aggregate) -> Option<f64> {
         let of = |bin: &Bin| match column {
             LoadColumn::Statements => bin.statements,
@@ -236,7 +246,7 @@ impl WindowData<'_> {
         }
         let total = self.bins.iter().map(of).sum::<u64>() as f64;
         match aggregate {
-            Aggregate::Rate => Some(total / self.covered_s),
+            Aggregate::Rate => Some(total / self.worked_s()),
             Aggregate::Sum => Some(total),
             Aggregate::PerQuery => self.per_query(total / self.covered_s),
             Aggregate::Recovery => None,
