@@ -48,6 +48,22 @@ struct Member<'a> {
 struct Tally {
     trials_per_round: u32,
     trials_begun: u32,
+    /// What a round takes by the plan, counted milliseconds.
+    round_ms: u32,
+    rounds_ended: u32,
+    /// As many as the machines have been told to carry out: which is known only as rounds end.
+    rounds_ahead: u32,
+}
+
+impl Tally {
+    fn ahead(&self, until: Option<Instant>) -> TrialsAhead {
+        TrialsAhead {
+            trials: u64::from(self.trials_per_round * self.rounds_ahead),
+            rounds: self.rounds_ahead,
+            expected_s: f64::from(self.round_ms * self.rounds_ahead) / 1e3 * REAL_PER_COUNTED,
+            limit_s: until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()),
+        }
+    }
 }
 
 impl MachineSet<'_> {
@@ -66,8 +82,16 @@ impl MachineSet<'_> {
         for number in 0..self.machines {
             members.push(self.start(number, journal)?);
         }
-        let mut tally = Tally { trials_per_round: 0, trials_begun: 0 };
-        while members.iter().any(|member| !member.has_ended) {
+        let mut tally = Tally {
+            trials_per_round: 0,
+            trials_begun: 0,
+            round_ms: 0,
+            rounds_ended: 0,
+            rounds_ahead: self.rounds.min(self.machines as u32),
+        };
+        let mut enough = false;
+        // What is enough ends all machines at once, within their next rounds.
+        while !enough && members.iter().any(|member| !member.has_ended) {
             if cancel.is_cancelled() {
                 break;
             }
@@ -78,7 +102,7 @@ impl MachineSet<'_> {
                 match members[i].machine.next_event(LISTEN) {
                     Some(MachineEvent::Line(line)) => {
                         if let Some(line) = GuestLine::parse(&line) {
-                            self.handle(&line, i, &mut members, &mut tally, progress, is_enough)?;
+                            enough |= self.handle(&line, i, &mut members, &mut tally, progress, is_enough)?;
                         }
                     }
                     Some(MachineEvent::Ended(end)) => {
@@ -132,6 +156,7 @@ impl MachineSet<'_> {
         Ok(Member { machine, shared, has_ended: false, round_began: Instant::now() })
     }
 
+    /// True once the rounds so far are enough.
     fn handle(
         &self,
         line: &GuestLine,
@@ -140,17 +165,13 @@ impl MachineSet<'_> {
         tally: &mut Tally,
         progress: &dyn Progress,
         is_enough: &mut dyn FnMut(&[RunDir]) -> anyhow::Result<bool>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<bool> {
         match line {
             GuestLine::Ahead { trials_per_round, expected_ms } => {
                 if tally.trials_per_round == 0 {
                     tally.trials_per_round = *trials_per_round;
-                    progress.set_ahead(TrialsAhead {
-                        trials: u64::from(trials_per_round * self.rounds),
-                        rounds: self.rounds,
-                        expected_s: f64::from(*expected_ms) / 1e3 * REAL_PER_COUNTED,
-                        limit_s: self.until.map(|until| (until - Instant::now()).as_secs_f64()),
-                    });
+                    tally.round_ms = expected_ms / (self.rounds / self.machines as u32).max(1);
+                    progress.set_ahead(tally.ahead(self.until));
                 }
             }
             GuestLine::Trial { arm, .. } => {
@@ -159,13 +180,22 @@ impl MachineSet<'_> {
                 tally.trials_begun += 1;
             }
             GuestLine::Round(round) => {
-                let enough = is_enough(&self.runs())?;
+                if is_enough(&self.runs())? {
+                    return Ok(true);
+                }
                 let now = Instant::now();
                 let member = &mut members[from];
                 let next_ends = now + (now - member.round_began);
                 let is_in_time = self.until.is_none_or(|until| next_ends <= until);
                 member.round_began = now;
-                write_answer(&member.shared, *round, is_in_time && !enough)?;
+                tally.rounds_ended += 1;
+                let running = members.iter().filter(|member| !member.has_ended).count() as u32;
+                let ahead = tally.rounds_ended + if is_in_time { running } else { 0 };
+                if ahead.min(self.rounds) > tally.rounds_ahead {
+                    tally.rounds_ahead = ahead.min(self.rounds);
+                    progress.set_ahead(tally.ahead(self.until));
+                }
+                write_answer(&members[from].shared, *round, is_in_time)?;
             }
             GuestLine::Say(text) => {
                 // All machines say the same of the same arm.
@@ -174,6 +204,6 @@ impl MachineSet<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 }

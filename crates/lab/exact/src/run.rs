@@ -30,7 +30,7 @@ pub struct ExactRequest {
     pub scenario_text: String,
     /// A kernel package, a `.deb` or an image; absent: the newest that can be had.
     pub kernel: Option<String>,
-    /// Counting ends once all intervals are this narrow: half their width, percent.
+    /// Counting ends once nearly all intervals are this narrow: half their width, percent.
     pub precision_pct: f64,
 }
 
@@ -220,13 +220,13 @@ fn analyse(dir: &Path, ending: RunEnd, readers: u32) -> anyhow::Result<FinishedR
     Ok(FinishedRun { dir: dir.to_owned(), result, ending, write_error, reader_mode: readers })
 }
 
-/// The widest half of an interval in the rounds so far; `None`: too few rounds for one.
+/// The half of an interval that nearly all arms keep within in the rounds so far; `None`: too few rounds for one.
 fn interim_half_pct(runs: &[RunDir], whole: &WholeRun, dir: &Path) -> anyhow::Result<Option<f64>> {
     let rounds = merge_runs(runs, whole, dir)?;
     let half_pct = if rounds == 0 {
         None
     } else {
-        precision::widest_half_pct(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?)
+        precision::usual_half_pct(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?)
     };
     if dir.exists() {
         std::fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;

@@ -48,6 +48,9 @@ pub(super) fn run_trials(
         ResolvedSource::Scenario(resolved, _) => resolved.plan(facts, &fill_of, request.command.clone())?,
         ResolvedSource::Plan(plan) => resolve_repeated_plan(plan, facts, &fill_of, &request.command)?,
     };
+    if !draft.clock.is_real() {
+        testbed.read_all_tables()?;
+    }
     let begun = Instant::now();
     let mut env = HostEnv::new(testbed, recorder, dir, cancel, progress, &draft, request.keep_artefacts);
     let ending = (|| {

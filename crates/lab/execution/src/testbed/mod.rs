@@ -18,6 +18,7 @@ use crate::treatment::{AdminSession, LogDirectory, RemoteHost, TreatmentContext}
 use crate::workload::Endpoints;
 use anyhow::Context;
 use cgroup_limits::LimitGroups;
+use data::SCHEMA;
 use rig::Rig;
 use std::path::{Path, PathBuf};
 use toll_journal::Journal;
@@ -96,6 +97,25 @@ impl Testbed {
     /// Placeholders of an arm that are known before its trial.
     pub fn placeholders_of(&self, arm: &str) -> PlaceholderValues {
         self.server_of(arm).map_or(&self.placeholders, |standing| &standing.placeholders).clone()
+    }
+
+    /// Reads every index of the prepared tables into the servers' buffer pools: a page that is read from its file within a
+    /// window is work that the windows after it do not have.
+    pub fn read_all_tables(&mut self) -> anyhow::Result<()> {
+        if self.setup.data.is_none() {
+            return Ok(());
+        }
+        let indexes = format!(
+            "SELECT CONCAT('`', table_name, '` FORCE INDEX (`', index_name, '`)'), '' FROM information_schema.statistics \
+             WHERE table_schema = '{SCHEMA}'"
+        );
+        for server in &mut self.servers {
+            for index in server.admin.query_pairs(&indexes)?.into_keys() {
+                self.cancel.check()?;
+                server.admin.query_number(&format!("SELECT COUNT(*) FROM `{SCHEMA}`.{index}"));
+            }
+        }
+        Ok(())
     }
 
     /// Defines a placeholder for every arm and server, including later ones.

@@ -216,6 +216,7 @@ impl LoadControl for HostEnv<'_> {
                         cancel: self.interrupt,
                         dir: self.testbed.work_dir.clone(),
                         seed: self.seed,
+                        clock: self.clock,
                     };
                     Some(WorkMeter::Driver(Box::new(Driver::start(workload, &target, &context)?)))
                 }

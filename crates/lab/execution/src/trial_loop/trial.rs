@@ -11,7 +11,7 @@ use crate::treatment::Reading;
 use crate::workload::WindowLoad;
 use anyhow::Context;
 use std::time::Duration;
-use toll_record::{Arm, Counted, Step, TrialLine, Window};
+use toll_record::{Arm, Bin, Counted, Step, TrialLine, Window};
 
 /// One trial's place in the run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -231,9 +231,9 @@ impl<E: Environment> TrialLoop<'_, E> {
         Ok(Some(closed))
     }
 
-    /// Waits until two bins in a row hold the same number of statements, but for a twentieth: on the counted clock they
-    /// differ by what has just been switched on, and by the few transactions that a bin begins or ends within. False:
-    /// interrupted.
+    /// Waits until two bins in a row hold the same number of statements, but for a twentieth, and leave no event under way,
+    /// or all of them where the load does not rest at edges: on the counted clock they differ by what has just been switched
+    /// on, and by the few transactions that a bin begins or ends within. False: interrupted.
     fn await_steady_load(&mut self, arm: &Arm) -> anyhow::Result<bool> {
         const AGREE: f64 = 0.05;
         const MOST_BINS: u64 = 10;
@@ -242,8 +242,10 @@ impl<E: Environment> TrialLoop<'_, E> {
             let Some(meter) = self.env.meter() else { return Ok(true) };
             let width_us = meter.bin_width_us();
             if let [.., before, last] = meter.bins_since(since_us).as_slice() {
-                let [before, last] = [before, last].map(|bin| bin.statements as f64);
-                if (last - before).abs() <= AGREE * before {
+                let [begun, ended] = [before, last].map(|bin| bin.statements as f64);
+                let is_even =
+                    |bin: &Bin| bin.in_flight == 0 || bin.in_flight >= u64::from(arm.workload.threads);
+                if (ended - begun).abs() <= AGREE * begun && is_even(before) && is_even(last) {
                     return Ok(true);
                 }
             }

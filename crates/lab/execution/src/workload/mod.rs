@@ -73,6 +73,7 @@ pub struct DriverContext<'a> {
     /// Directory of the driver's output and settings.
     pub dir: PathBuf,
     pub seed: u64,
+    pub clock: Clock,
 }
 
 /// A running driver.

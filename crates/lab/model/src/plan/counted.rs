@@ -8,14 +8,18 @@ use anyhow::bail;
 use toll_record::catalogue::find_definition;
 use toll_record::{ArtefactColumn, Compare, Definition, Plan, ProcessColumn, Source, TrialColumn};
 
-/// 10^9 instructions hold some two hundred transactions of the read-only mix.
-const WINDOW_S: f64 = 1.0;
+/// Four bins of whole transactions, 64 of the read-only mix: windows agree within 0.1%.
+const WINDOW_S: f64 = 0.4;
 /// sysbench reports once a second.
 const SYSBENCH_WINDOW_S: f64 = 3.0;
-/// The trial loop waits further until two bins agree.
-const SETTLE_S: f64 = 0.1;
+/// The trial loop waits until two bins agree.
+const SETTLE_S: f64 = 0.0;
 /// A run ends sooner once its intervals are as narrow as was asked for.
 const MOST_ROUNDS: u32 = 12;
+/// With this as its primary outcome a scenario asks here for that. All share one CPU, so a response waits for all work there
+/// is, that of another host too; and a window begins and ends within transactions, but hardly within statements.
+const IN_TIME: &str = "latency_us_mean";
+const IN_WORK: &str = "cpu_us_per_query";
 /// An overhead within this is "no effect", percent.
 const MARGIN_PCT: f64 = 0.5;
 
@@ -56,6 +60,9 @@ pub(super) fn convert(plan: &mut Plan) -> anyhow::Result<()> {
                 plan.scenario
             );
         }
+    }
+    if plan.primary == IN_TIME && find_definition(&plan.outcomes, IN_WORK).is_some() {
+        plan.primary = IN_WORK.to_owned();
     }
     plan.outcomes.retain(is_known);
     plan.outcomes.iter_mut().for_each(relabel);
