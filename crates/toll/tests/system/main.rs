@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod budgets;
 mod capture;
 mod captures;
 #[path = "../pure/receive/ends.rs"]
