@@ -86,6 +86,21 @@ pub fn install() -> io::Result<()> {
     }
 }
 
+/// Denies one call alone, to try what the kernel does then. It allocates nothing and takes no lock, for a child between fork
+/// and exit.
+///
+/// # Errors
+/// As of [`install`].
+pub fn deny_one(number: u32) -> io::Result<()> {
+    let mut program = [
+        instruction(BPF_LD | BPF_W | BPF_ABS, NUMBER, 0, 0),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        instruction(BPF_RET | BPF_K, DENY, 0, 0),
+        instruction(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    install_with_prctl(&sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() })
+}
+
 fn is_one_of(error: &io::Error, numbers: &[i32]) -> bool {
     error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }

@@ -51,6 +51,9 @@ pub struct Capture {
     /// The server whose sockets are listened to [default: the only one of this host]
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
+    /// With --tap sockets: read inside TLS even where this kernel may kill the server for it
+    #[arg(long)]
+    force_return_probes: bool,
     /// Packets to a pcapng file, for its owner alone; `-` is standard output
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -215,6 +218,7 @@ fn to_options(arguments: Capture) -> CaptureOptions {
         device: arguments.device,
         ports,
         server_pid: arguments.server_pid,
+        force_return_probes: arguments.force_return_probes,
         output: goal,
         snap_server: arguments.snap_server,
         buffer_bytes: usize::try_from(arguments.buffer).unwrap_or(usize::MAX),

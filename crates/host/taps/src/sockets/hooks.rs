@@ -127,7 +127,8 @@ impl HookSetup<'_> {
         let entries = create_hash_map("toll_sockets", ENTRY, MAX_CONNECTIONS, true)?;
         let shared = Shared { entries: entries.as_raw_fd() };
         let calls = create_hash_map("toll_tls_calls", CALL, MAX_THREADS, false)?;
-        let library = TlsLibrary::find(self.server);
+        let library = TlsLibrary::find(self.server)
+            .and_then(|library| (self.options.check_return_probes)(self.server).map(|()| library));
         let view = SocketFilter {
             ports: self.ports.clone(),
             unix_name: member("unix_sock", "addr")?,

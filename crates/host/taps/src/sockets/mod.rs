@@ -13,6 +13,7 @@ mod error;
 mod hooks;
 mod program;
 mod record;
+mod return_probes;
 mod ring;
 mod tls;
 mod uprobe;
@@ -20,6 +21,7 @@ mod uprobe;
 pub use error::TapError;
 pub use hooks::HookKind;
 pub use record::{Record, RecordKind};
+pub use return_probes::check_return_probes;
 
 use crate::clock::now_ns;
 use descriptors::Descriptors;
@@ -53,6 +55,9 @@ pub struct SocketTapOptions {
     pub hooks: Option<HookKind>,
     /// The kernel's type information.
     pub btf: PathBuf,
+    /// Says if this process may be given return probes, without which nothing inside TLS is read. By default
+    /// [`check_return_probes`].
+    pub check_return_probes: fn(u32) -> Result<(), String>,
 }
 
 impl SocketTapOptions {
@@ -66,6 +71,7 @@ impl SocketTapOptions {
             buffer_bytes: 64 << 20,
             hooks: None,
             btf: PathBuf::from("/sys/kernel/btf/vmlinux"),
+            check_return_probes,
         }
     }
 }

@@ -203,20 +203,47 @@ fn connections_come_and_go_and_those_that_were_there_are_joined() {
     assert_complete(&watched);
 }
 
+/// A server with a certificate, and an account that takes TLS.
+fn tls_server() -> Option<(TestServer, Target)> {
+    let certificates = tempfile::tempdir().unwrap();
+    if !make_certificates(certificates.path()) {
+        toll_testkit::skip!("openssl is missing");
+        return None;
+    }
+    let path = |name: &str| certificates.path().join(name).display().to_string();
+    let options = [format!("--ssl-cert={}", path("server.pem")), format!("--ssl-key={}", path("server.key"))];
+    let server = TestServer::mariadb(&[&options[0], &options[1]])?;
+    server.connect_as_root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p' REQUIRE SSL").unwrap();
+    let target = Target { tls: Tls::Required, ..target_as_user(server.tcp_target(), "guest", "p") };
+    Some((server, target))
+}
+
+#[test]
+fn a_server_that_return_probes_may_kill_gets_none_and_the_rest_is_read() {
+    if !may_hook() {
+        return;
+    }
+    let Some((server, target)) = tls_server() else { return };
+    let options = SocketTapOptions {
+        check_return_probes: |pid| Err(format!("process {pid} would die of it")),
+        ..SocketTapOptions::for_server(pid_of(&server.socket()))
+    };
+    let tap = SocketTap::open(&options).unwrap();
+    assert_eq!(tap.tls_library().unwrap_err(), format!("process {} would die of it", options.server));
+    let watch = TapThread::on(tap);
+    Connection::connect(&target).unwrap().exec_drop("SELECT 'inside'").unwrap();
+    server.connect_as_root().exec_drop("SELECT 'in the clear'").unwrap();
+    watch.wait_until_seen("SELECT 'in the clear'");
+    let watched = watch.end();
+    assert_eq!((watched.count("SELECT 'inside'"), watched.ledger.sessions.encrypted), (0, 1));
+}
+
 #[test]
 fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
     if !may_hook() {
         return;
     }
-    let certificates = tempfile::tempdir().unwrap();
-    if !make_certificates(certificates.path()) {
-        return toll_testkit::skip!("openssl is missing");
-    }
-    let path = |name: &str| certificates.path().join(name).display().to_string();
-    let options = [format!("--ssl-cert={}", path("server.pem")), format!("--ssl-key={}", path("server.key"))];
-    let Some(server) = TestServer::mariadb(&[&options[0], &options[1]]) else { return };
-    server.connect_as_root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p' REQUIRE SSL").unwrap();
-    let target = Target { tls: Tls::Required, ..target_as_user(server.tcp_target(), "guest", "p") };
+    let Some((server, target)) = tls_server() else { return };
     let mut before = Connection::connect(&target).unwrap();
     let tap = SocketTap::open(&SocketTapOptions::for_server(pid_of(&server.socket()))).unwrap();
     assert!(tap.tls_library().is_ok_and(|library| library.contains("libssl")), "{:?}", tap.tls_library());

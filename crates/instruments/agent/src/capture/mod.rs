@@ -68,6 +68,8 @@ pub struct CaptureOptions {
     pub device: String,
     pub ports: Vec<u16>,
     pub server_pid: Option<u32>,
+    /// With the socket tap: probe inside TLS even where the kernel may kill the server for it.
+    pub force_return_probes: bool,
     pub output: OutputKind,
     /// Bytes kept of each packet that a server answers; absent: what is of use of each kind of answer.
     pub snap_server: Option<u32>,
@@ -212,6 +214,7 @@ fn open_tap(options: &CaptureOptions) -> anyhow::Result<(Box<dyn Tap>, u16)> {
                 keep_client: CLIENT_CALL_BYTES,
                 keep_server: options.snap_server.unwrap_or(RESPONSE_HEAD_BYTES) as usize,
                 buffer_bytes: options.buffer_bytes,
+                force_return_probes: options.force_return_probes,
             })?;
             tracing::info!("{}", tap.describe());
             Ok((Box::new(tap), 0))

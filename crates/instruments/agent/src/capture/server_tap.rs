@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use std::time::Duration;
 use toll_sys::clock::wall_us;
 use toll_sys::server_process::ServerProcess;
-use toll_taps::sockets::{SocketTap, SocketTapOptions, TapError};
+use toll_taps::sockets::{SocketTap, SocketTapOptions, TapError, check_return_probes};
 
 /// What to do where sockets cannot be looked at.
 const PACKETS_INSTEAD: &str =
@@ -27,6 +27,8 @@ pub struct ServerTapOptions {
     pub keep_server: usize,
     /// Between the kernel and toll.
     pub buffer_bytes: usize,
+    /// Probe the server's TLS library even where the kernel may kill the server for it.
+    pub force_return_probes: bool,
 }
 
 /// The sockets of one server.
@@ -58,6 +60,7 @@ impl ServerTap {
             keep_client: options.keep_client,
             keep_server: options.keep_server,
             buffer_bytes: options.buffer_bytes,
+            check_return_probes: if options.force_return_probes { |_| Ok(()) } else { check_or_name_option },
             ..SocketTapOptions::for_server(server)
         })
         .map_err(describe_error)
@@ -120,6 +123,10 @@ impl Tap for ServerTap {
     fn loss_interval(&self) -> Option<(u64, u64)> {
         self.loss_tracker.interval
     }
+}
+
+fn check_or_name_option(server: u32) -> Result<(), String> {
+    check_return_probes(server).map_err(|why| format!("{why}, or pass --force-return-probes"))
 }
 
 /// With the way out, where another server or port would be none.
@@ -241,7 +248,14 @@ mod tests {
         assert!(no_ring.to_string().ends_with("Linux 5.8 brought it; or collect packets instead (--tap packets), which needs cap_net_raw alone and sees TCP alone"), "{no_ring}");
         // Not so where another process was meant.
         let (pid, ports) = (Some(u32::MAX - 1), Vec::new());
-        let options = ServerTapOptions { pid, ports, keep_client: 1, keep_server: 1, buffer_bytes: 1 };
+        let options = ServerTapOptions {
+            pid,
+            ports,
+            keep_client: 1,
+            keep_server: 1,
+            buffer_bytes: 1,
+            force_return_probes: false,
+        };
         let error = format!("{:#}", ServerTap::open(&options).unwrap_err());
         assert!(error.contains("there is no process") && !error.contains("--tap packets"), "{error}");
     }
