@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use toll_wire::stream_protocol::{MAX_HELLO, MAX_PAYLOAD, Message, MessageError};
 
-/// A sender shows its key within this time, and as long again says what it brings.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// A sender shows its key within this time, and as long again says what it brings. A key exchange takes one round trip.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// A sender that has nothing to send says so more often than this.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A message comes at least so fast, bytes a second, after as long as a silent sender is borne.
@@ -23,11 +23,11 @@ const MIN_BYTES_PER_S: f64 = 16_384.0;
 /// How often it is looked whether to end.
 const STOP_POLL: Duration = Duration::from_millis(200);
 
-/// Until it breaks, is refused, or has said everything.
+/// Until it breaks, is refused, or has said everything. `has_stream` is called once it belongs to a stream.
 ///
 /// # Errors
 /// Anything but the last, for the receiver's user.
-pub fn serve_connection(tcp: TcpStream, receiver: &Receiver) -> Result<()> {
+pub fn serve_connection(tcp: TcpStream, receiver: &Receiver, has_stream: impl FnOnce()) -> Result<()> {
     let link = Arc::new(Link::accept(tcp, &receiver.key, HELLO_TIMEOUT).context("refused")?);
     let mut reader = MessageReader::new(&link);
     let attached = match read_hello(&mut reader, &link, receiver) {
@@ -37,6 +37,7 @@ pub fn serve_connection(tcp: TcpStream, receiver: &Receiver) -> Result<()> {
             return Err(error).context("refused");
         }
     };
+    has_stream();
     let heard = link
         .send_message(&Message::Welcome { next: attached.next_chunk })
         .context("the connection broke")

@@ -7,6 +7,8 @@ mod connection;
 mod destination;
 mod key;
 mod link;
+mod log_limit;
+mod strangers;
 mod stream_writer;
 mod streams;
 mod summary;
@@ -17,16 +19,20 @@ pub use link::{Link, MessageReader, ReadOutcome};
 pub use summary::StreamSummary;
 
 use anyhow::{Context, Result, bail};
+use log_limit::LogLimit;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use strangers::Strangers;
 use streams::StreamTable;
 use toll_sys::cancel::CancelToken;
 use toll_wire::stream_protocol::StreamContent;
 
-/// Connections that may stand beside those of streams: of peers that have not said yet what they want.
-const MAX_UNIDENTIFIED: usize = 32;
+/// Connections of peers that have not shown yet who they are. They have places of their own: nobody takes one from a stream.
+const MAX_STRANGERS: usize = 64;
+/// Lines a minute about connections of strangers, and about those of streams.
+const LOG_LINES: (u64, u64) = (10, 100);
 /// How often it is looked whether to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After the end was asked for, threads have so long to write what they have.
@@ -53,6 +59,10 @@ pub struct ReceiveOptions {
 struct Receiver {
     key: Key,
     streams: StreamTable,
+    strangers: Arc<Strangers>,
+    stranger_log: LogLimit,
+    stream_log: LogLimit,
+    /// Threads, of streams and of strangers.
     connections: AtomicUsize,
     max_connections: usize,
     is_stopping: AtomicBool,
@@ -73,8 +83,12 @@ pub fn receive_streams(
     let receiver = Arc::new(Receiver {
         key: options.key,
         streams: StreamTable::new(options.destination, most, options.once),
+        strangers: Strangers::new(MAX_STRANGERS),
+        stranger_log: LogLimit::new(LOG_LINES.0),
+        stream_log: LogLimit::new(LOG_LINES.1),
         connections: AtomicUsize::new(0),
-        max_connections: most * 2 + MAX_UNIDENTIFIED,
+        // Twice as many as have a place: a thread whose connection was closed ends a moment later.
+        max_connections: (most + MAX_STRANGERS) * 2,
         is_stopping: AtomicBool::new(false),
     });
     match receiver.key.fingerprint() {
@@ -92,6 +106,7 @@ pub fn receive_streams(
     loop {
         receiver.streams.end_abandoned();
         report_ended(&receiver, &mut accounts, ended)?;
+        [&receiver.stranger_log, &receiver.stream_log].into_iter().for_each(LogLimit::write_count_if_due);
         let is_late = options.duration.is_some_and(|duration| begun.elapsed() >= duration);
         if asked_to_end.is_none() && (is_late || options.cancel.is_cancelled()) {
             asked_to_end = Some(Instant::now());
@@ -117,6 +132,7 @@ pub fn receive_streams(
         std::thread::sleep(POLL_INTERVAL / 10);
     }
     receiver.streams.end_all();
+    [&receiver.stranger_log, &receiver.stream_log].into_iter().for_each(LogLimit::write_count);
     report_ended(&receiver, &mut accounts, ended)?;
     match accounts.as_slice() {
         [only] if options.once && !only.whole => bail!("the stream is incomplete"),
@@ -159,14 +175,21 @@ fn spawn_connection(tcp: TcpStream, receiver: &Arc<Receiver>) {
     }
     let serving = Arc::clone(receiver);
     let started = std::thread::Builder::new().name("toll-receive".into()).spawn(move || {
-        let peer = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |peer| peer.to_string());
-        if let Err(error) = connection::serve_connection(tcp, &serving) {
-            tracing::warn!("{peer}: {error:#}");
-        }
+        serve(tcp, &serving);
         serving.connections.fetch_sub(1, Ordering::AcqRel);
     });
     if started.is_err() {
         receiver.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn serve(tcp: TcpStream, receiver: &Receiver) {
+    let Ok(place) = receiver.strangers.admit(&tcp) else { return };
+    let peer = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |peer| peer.to_string());
+    let mut place = Some(place);
+    if let Err(error) = connection::serve_connection(tcp, receiver, || place = None) {
+        let log = if place.is_some() { &receiver.stranger_log } else { &receiver.stream_log };
+        log.warn(format_args!("{peer}: {error:#}"));
     }
 }
 

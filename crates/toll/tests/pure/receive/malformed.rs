@@ -54,6 +54,37 @@ fn strangers_are_refused_and_those_who_belong_go_on() {
     drop((silent, plain));
 }
 
+#[test]
+fn strangers_who_take_all_they_can_keep_no_sender_out_and_fill_no_log() {
+    const MANY: usize = 250;
+    let lab = toll_testkit::lab!();
+    let receiver = Receiver::start(&lab, &[]);
+    // More than there are places, and they say nothing.
+    let silent: Vec<_> = (0..MANY).map(|_| TcpStream::connect(&receiver.address).unwrap()).collect();
+    let mut stream = new_sender(&receiver.address, &receiver.key);
+    let sent = SyntheticStream::pcapng(10, 10_000);
+    sent.begin(&mut stream);
+    sent.chunks_to(&mut stream, 0..5);
+    wait_until("the sender is heard", || stream.buffer_fill().bytes().0 == 0);
+    for _ in 0..MANY {
+        let mut tcp = TcpStream::connect(&receiver.address).unwrap();
+        let _ = tcp.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        let _ = tcp.read_to_end(&mut Vec::new());
+    }
+    sent.chunks_to(&mut stream, 5..10);
+    stream.finish(&sent.closing).unwrap();
+    let account = receiver.one_account();
+    assert_eq!((&account["items"], &account["connections"]), (&10.into(), &1.into()), "{account}");
+    drop(silent);
+    let words = receiver.words.clone();
+    receiver.end("TERM");
+    let words = std::fs::read_to_string(words).unwrap();
+    let lines = words.lines().filter(|line| line.contains("127.0.0.1:")).count();
+    // Ten a minute, in what may be two minutes on a busy host, and the line that says where it listens.
+    assert!((11..=21).contains(&lines), "{lines} lines: {words}");
+    assert!(words.contains("more ended like these"), "{words}");
+}
+
 /// A receiver without a key, and its output.
 struct PlainReceiver {
     child: Child,
