@@ -54,9 +54,10 @@ async def main():
         await server.serve_forever()
 asyncio.run(main())
 P
-"$toll" receive --new-key "$scratch/key" >/dev/null 2>&1
+"$toll" receive --new-key "$scratch/receiver.key" >/dev/null 2>&1
+"$toll" receive --key "$scratch/receiver.key" --new-sender "$scratch/soak.key" >/dev/null 2>&1
 mkdir "$scratch/received"
-"$toll" receive --key "$scratch/key" --listen 127.0.0.1:$outlet -w "$scratch/received" --json >"$scratch/receive.out" 2>"$scratch/receive.err" &
+"$toll" receive --key "$scratch/receiver.key" --listen 127.0.0.1:$outlet -w "$scratch/received" --json >"$scratch/receive.out" 2>"$scratch/receive.err" &
 receiver=$!
 python3 "$scratch/carry.py" $inlet $outlet >"$scratch/breaks" &
 carrier=$!
@@ -78,7 +79,7 @@ capture() {
 capture digest --digest --every 1m
 capture queries --queries "$scratch/q.queries" --rotate 5m --keep 2
 capture packets -w "$scratch/p.pcapng" --rotate 1m --keep 2
-capture stream --stream 127.0.0.1:$inlet --key "$scratch/key"
+capture stream --stream 127.0.0.1:$inlet --key "$scratch/soak.key"
 pid[receive]=$receiver
 names=(digest queries packets stream receive)
 

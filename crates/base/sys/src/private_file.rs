@@ -50,11 +50,34 @@ pub fn create_dir(path: &Path) -> Result<()> {
 /// It cannot be read or is too long. Or others could have read or replaced the secret: the file is another
 /// user's, everybody has access, or its group may write. Reading by a group is the administrator's decision.
 pub fn read_secret(path: &Path, what: &str) -> Result<String> {
+    read_checked(path, what, 0o027)
+}
+
+/// As [`read_secret`], and refuses a file that its group may read: for keys that toll made itself.
+///
+/// The exception are credentials of a systemd unit (`LoadCredential=`), which have mode 0440, belong to root, and are
+/// readable for the unit's user alone by an access list and by their directory.
+///
+/// # Errors
+/// As of [`read_secret`].
+pub fn read_own_secret(path: &Path, what: &str) -> Result<String> {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
+    let forbidden = if is_below(path, credentials.as_deref().map(Path::new)) { 0o027 } else { 0o077 };
+    read_checked(path, what, forbidden)
+}
+
+fn is_below(path: &Path, directory: Option<&Path>) -> bool {
+    let directory = directory.and_then(|directory| directory.canonicalize().ok());
+    directory.zip(path.canonicalize().ok()).is_some_and(|(directory, path)| path.starts_with(directory))
+}
+
+/// `forbidden`: permissions that the file must not have.
+fn read_checked(path: &Path, what: &str, forbidden: u32) -> Result<String> {
     let mut text = String::new();
     let mut read = || -> Result<()> {
         let file = File::open(path)?;
         // Of what was opened, which may have another name by now.
-        check_secret(&file.metadata()?, geteuid().as_raw())?;
+        check_secret(&file.metadata()?, geteuid().as_raw(), forbidden)?;
         if file.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text)? as u64 > SECRET_MAX_BYTES {
             bail!("it has more than {} KiB", SECRET_MAX_BYTES >> 10);
         }
@@ -64,7 +87,7 @@ pub fn read_secret(path: &Path, what: &str) -> Result<String> {
     Ok(text)
 }
 
-fn check_secret(meta: &Metadata, own: u32) -> Result<()> {
+fn check_secret(meta: &Metadata, own: u32, forbidden: u32) -> Result<()> {
     // A pipe or a terminal: nothing lies there for others.
     if !meta.is_file() {
         return Ok(());
@@ -73,7 +96,7 @@ fn check_secret(meta: &Metadata, own: u32) -> Result<()> {
         bail!("it belongs to user {}. Run chown, or use a file of your own.", meta.uid());
     }
     let mode = meta.mode() & 0o777;
-    if mode & 0o027 != 0 {
+    if mode & forbidden != 0 {
         bail!("other users have access to it (mode {mode:03o}). Run chmod 600, and replace the secret.");
     }
     Ok(())
@@ -108,13 +131,31 @@ mod tests {
         }
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         let (meta, own) = (std::fs::metadata(&path).unwrap(), geteuid().as_raw());
-        assert!(check_secret(&meta, own).is_ok());
+        assert!(check_secret(&meta, own, 0o077).is_ok());
         if own != 0 {
-            assert!(check_secret(&meta, own + 1).is_err());
+            assert!(check_secret(&meta, own + 1, 0o077).is_err());
         }
         std::fs::write(&path, vec![b'x'; SECRET_MAX_BYTES as usize + 1]).unwrap();
         assert!(format!("{:#}", read_secret(&path, "the key").unwrap_err()).contains("64 KiB"));
         assert!(read_secret(&dir.path().join("none"), "the key").is_err());
+    }
+
+    #[test]
+    fn an_own_secret_is_not_for_a_group_unless_systemd_handed_it_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("key"), dir.path().join("link"));
+        std::fs::write(&path, "geheim\n").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for (mode, taken) in [(0o600, true), (0o400, true), (0o440, false), (0o640, false), (0o604, false)] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_own_secret(&path, "the key file").is_ok(), taken, "{mode:o}");
+        }
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert!(is_below(&path, Some(dir.path())) && is_below(&link, Some(dir.path())));
+        assert!(!is_below(&path, Some(elsewhere.path())) && !is_below(&path, None));
+        assert!(
+            !is_below(&path, Some(Path::new(""))) && !is_below(&dir.path().join("none"), Some(dir.path()))
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toll_sys::redact;
 
 /// Names of the placeholders that toll fills in, each with its description.
-pub const BUILT_IN_PLACEHOLDERS: [(&str, &str); 22] = [
+pub const BUILT_IN_PLACEHOLDERS: [(&str, &str); 23] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
     ("copy", "the number of the copy, from 1; in `process`"),
@@ -26,6 +26,7 @@ pub const BUILT_IN_PLACEHOLDERS: [(&str, &str); 22] = [
     ("packets", "the directory with the rig's synthetic captures: http.pcap and the like"),
     ("pid", "the server's process, if it is on this host"),
     ("port", "the server's port"),
+    ("receiver_key", "the key file of its receiver, for `toll receive`; with the rig's far end"),
     ("remote_ip", "the far end; with the key `remote_port`"),
     ("remote_port", "its port; with the key `remote_port`"),
     ("schema", "the schema of the load's tables"),
@@ -33,7 +34,7 @@ pub const BUILT_IN_PLACEHOLDERS: [(&str, &str); 22] = [
     ("socket", "the server's socket"),
     ("ssh_compressed_port", "a port on 127.0.0.1 that leads to the server through the rig's ssh -C"),
     ("ssh_port", "a port on 127.0.0.1 that leads to the server through the rig's ssh"),
-    ("stream_key", "a key file for `toll capture --stream` and `toll receive`; with the rig's far end"),
+    ("stream_key", "a sender's key file for `toll capture --stream`; with the rig's far end"),
     ("toll", "toll itself"),
 ];
 

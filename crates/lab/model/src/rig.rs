@@ -29,7 +29,7 @@ pub static STEP_KINDS: [StepKind; 4] = [
         is_required_by: |need| {
             let arm = need.arm;
             let asks = arm.remote_port.is_some() || arm.far_rate.is_some();
-            asks || need.mentions_any(&[FAR_IP, STREAM_KEY])
+            asks || need.mentions_any(&[FAR_IP, RECEIVER_KEY, STREAM_KEY])
                 || arm.process_specs().iter().any(|member| member.far)
         },
     },
@@ -66,6 +66,7 @@ pub const SSH_PORT: &str = "ssh_port";
 pub const SSH_COMPRESSED_PORT: &str = "ssh_compressed_port";
 pub const FAR_IP: &str = "far_ip";
 pub const STREAM_KEY: &str = "stream_key";
+pub const RECEIVER_KEY: &str = "receiver_key";
 pub const PACKETS: &str = "packets";
 /// Key of the step `link`: the device of this host that receives another host's packets.
 pub const RECEIVE_ON: &str = "receive_on";

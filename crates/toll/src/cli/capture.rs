@@ -33,7 +33,7 @@ use toll_sys::units::{self, Bytes, Percent};
     toll capture -w - | toll digest -\n  \
     toll capture --queries shop.queries --duration 1h\n  \
     toll capture --digest --every 1m --budget cpu=3%\n  \
-    toll capture --stream receiver:3399 --key stream.key --metrics 9104\n\
+    toll capture --stream receiver:3399 --key db1.key --metrics 9104\n\
     Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
 )]
@@ -93,7 +93,7 @@ pub struct Capture {
     /// With --digest: a digest of each such stretch of time
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "digest")]
     every: Option<Duration>,
-    /// With --stream: the key that both ends share
+    /// With --stream: this sender's key file, made at the receiver
     #[arg(long, value_name = "FILE", requires = "stream")]
     key: Option<PathBuf>,
     /// With --stream: without a key, so that queries cross the network in the clear

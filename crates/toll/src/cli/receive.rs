@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use toll_agent::receive::{self, Key, ReceiveOptions, Rotation, StreamDestination};
+use toll_agent::receive::{self, ReceiveOptions, ReceiverKey, Rotation, StreamDestination};
 use toll_agent::rotation::Rotate;
 use toll_sys::cancel::CancelToken;
 use toll_sys::units;
@@ -24,28 +24,32 @@ use toll_sys::units;
     would have written it there. A connection that breaks is taken up where it broke. SIGINT and SIGTERM end it in \
     order; with --once it waits for the stream's end first, five seconds at most.\n\
     Examples:\n  \
-    toll receive --new-key stream.key     then copy it to the senders\n  \
-    toll receive --key stream.key --listen 0.0.0.0:3399 -w captures\n  \
-    toll receive --key stream.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
-    toll receive --key stream.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\
+    toll receive --new-key receiver.key\n  \
+    toll receive --key receiver.key --new-sender db1.key     then move db1.key to the host db1\n  \
+    toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures\n  \
+    toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
+    toll receive --key receiver.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\
     Exit codes: 1 it could not listen, or with --once the stream is incomplete; 2 wrong arguments."
 )]
 pub struct Receive {
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "new_key")]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present_any = ["new_key", "new_sender"])]
     listen: Option<String>,
     /// Directory for the streams' files; with --once a file, or `-` for standard output
-    #[arg(short = 'w', value_name = "DIR", required_unless_present = "new_key")]
+    #[arg(short = 'w', value_name = "DIR", required_unless_present_any = ["new_key", "new_sender"])]
     write: Option<PathBuf>,
-    /// Key file, the same as the senders'
+    /// This receiver's key file, which lists its senders
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Without a key: queries cross the network in the clear, and anybody may send
     #[arg(long)]
     plain: bool,
-    /// Create a key file, print its fingerprint, and exit
+    /// Create the key file of a receiver, and exit
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
+    /// Create the key file of a sender, add the sender to --key, and exit. The file's name is the sender's: db1.key
+    #[arg(long, value_name = "FILE", requires = "key", conflicts_with_all = ["listen", "write"])]
+    new_sender: Option<PathBuf>,
     /// Streams at once, at most
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     streams: u64,
@@ -68,11 +72,18 @@ pub struct Receive {
 
 pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.new_key {
-        let fingerprint = Key::create(path)?;
+        ReceiverKey::create(path)?;
+        let path = path.display();
         print_line!(
-            "{}: a new key, {fingerprint}. Copy it to the senders, and to nobody else.",
-            path.display()
+            "{path}: a receiver's key. Add each sender: toll receive --key {path} --new-sender db1.key"
         );
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(path), Some(key)) = (&arguments.new_sender, &arguments.key) {
+        let name = ReceiverKey::create_sender(key, path)?;
+        let (path, key) = (path.display(), key.display());
+        print_line!("{path}: the key of the sender {name}, which {key} now lists.");
+        print_line!("Move it to that host over SSH, and start the receiver again if it runs.");
         return Ok(ExitCode::SUCCESS);
     }
     let json = arguments.json;
@@ -92,8 +103,8 @@ pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
 
 fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
     let key = match (&arguments.key, arguments.plain) {
-        (Some(path), _) => Key::read(path)?,
-        (None, true) => Key::Plain,
+        (Some(path), _) => ReceiverKey::read(path)?,
+        (None, true) => ReceiverKey::Plain,
         (None, false) => bail!(
             "set --key FILE (`toll receive --new-key FILE` creates one), or --plain where everybody on the network may \
              read the queries and send some"

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stream::{BufferFill, Key, StreamSink};
+use stream::{BufferFill, SenderKey, StreamSink};
 use tap::{Tap, TapCounters};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
@@ -222,7 +222,7 @@ fn open_tap(options: &CaptureOptions) -> anyhow::Result<(Box<dyn Tap>, u16)> {
     }
 }
 
-fn stream_key(options: &CaptureOptions) -> anyhow::Result<Key> {
+fn stream_key(options: &CaptureOptions) -> anyhow::Result<SenderKey> {
     if let OutputKind::Stream(to) = &options.output {
         let port = to.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if let Some(port) = port.filter(|port| options.ports.contains(port)) {
@@ -233,12 +233,12 @@ fn stream_key(options: &CaptureOptions) -> anyhow::Result<Key> {
         }
     }
     match (&options.output, &options.key) {
-        (OutputKind::Stream(_), Some(path)) => Key::read(path),
+        (OutputKind::Stream(_), Some(path)) => SenderKey::read(path),
         (OutputKind::Stream(to), None) if !options.plain => bail!(
-            "streaming to {to} takes --key FILE, the same as the receiver's (`toll receive --new-key FILE` makes one), or \
+            "streaming to {to} takes --key FILE (`toll receive --key KEY --new-sender FILE` makes one at the receiver), or \
              --plain where everybody on the network may read the queries"
         ),
-        _ => Ok(Key::Plain),
+        _ => Ok(SenderKey::Plain),
     }
 }
 

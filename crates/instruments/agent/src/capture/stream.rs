@@ -7,7 +7,7 @@
 mod resend_buffer;
 mod sender;
 
-pub use crate::receive::Key;
+pub use crate::receive::SenderKey;
 
 use super::chunk_queue::ChunkSink;
 use crate::receive::{self, Link};
@@ -37,7 +37,7 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// A destination on another host.
 pub struct StreamSink {
     shared: Arc<Shared>,
-    /// Made while it was found out whether both ends have one key.
+    /// Made while it was found out whether it is this sender's receiver.
     link: Option<Link>,
     compressor: Compressor<'static>,
     frame: Vec<u8>,
@@ -60,7 +60,7 @@ impl BufferFill {
 struct Shared {
     /// As the user wrote it.
     target: String,
-    key: Key,
+    key: SenderKey,
     stream: StreamId,
     begun_ns: u64,
     state: Mutex<State>,
@@ -100,8 +100,8 @@ impl StreamSink {
     /// Opens a stream to `host_port`. Captured data is buffered until a receiver listens there.
     ///
     /// # Errors
-    /// There is no such host, or whoever listens there has another key.
-    pub fn connect(host_port: &str, key: &Key) -> Result<Self> {
+    /// There is no such host, or whoever listens there is another receiver.
+    pub fn connect(host_port: &str, key: &SenderKey) -> Result<Self> {
         let link = match sender::connect(host_port, key) {
             Ok(link) => Some(link),
             Err(ConnectError::Unreachable(why)) => {

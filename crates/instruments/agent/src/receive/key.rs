@@ -1,146 +1,150 @@
-//! Authentication of senders and receivers by a shared key file.
+//! Authentication of senders and receivers.
 //!
-//! The file holds a certificate and its private key, generated for each other and for no other use. Both ends
-//! present the certificate in a TLS 1.3 handshake, prove that they hold its key, and accept no other. Names,
+//! Each end has a key of its own (`key_file.rs`). Both present its certificate in a TLS 1.3 handshake and prove that they
+//! hold the private key. A sender takes its one receiver, a receiver the senders on its list. Names in certificates,
 //! authorities and dates play no part.
 
-use anyhow::{Context, Result, bail, ensure};
+use super::key_file::{self, CERTIFICATE_NAME, Fingerprint, KeyFile};
+use anyhow::{Context, Result, anyhow, bail};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
     SignatureScheme,
 };
-use sha2::{Digest, Sha256};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use toll_sys::atomic_file::AtomicFile;
 
-/// The name in each certificate; nothing depends on it.
-const NAME: &str = "toll";
-/// A key file has 900 bytes or so.
-const MAX_FILE_BYTES: u64 = 64 << 10;
-
-/// Protection of a stream.
+/// A sender's protection of its stream.
 #[derive(Clone)]
-pub enum Key {
-    Shared(SharedKey),
+pub enum SenderKey {
+    Own(Arc<ClientConfig>),
     /// Nothing: whoever reaches the port may send, and whoever sees the network may read.
     Plain,
 }
 
-/// What both ends make of the key file.
+/// A receiver's protection of all streams.
 #[derive(Clone)]
-pub struct SharedKey {
-    pub(super) client_config: Arc<ClientConfig>,
-    pub(super) server_config: Arc<ServerConfig>,
-    fingerprint: String,
+pub enum ReceiverKey {
+    Own(Arc<ServerConfig>, Arc<KnownSenders>),
+    /// As of [`SenderKey::Plain`].
+    Plain,
 }
 
-impl Key {
-    /// Makes a key file, for its owner alone. The answer is its fingerprint.
+/// Who may send, by the fingerprints of their certificates.
+pub struct KnownSenders(Vec<(String, Fingerprint)>);
+
+impl KnownSenders {
+    /// Name of the sender with this certificate.
+    pub fn name(&self, certificate: &CertificateDer<'_>) -> Option<&str> {
+        let shown = Fingerprint::of(certificate);
+        self.0.iter().find(|(_, known)| *known == shown).map(|(name, _)| name.as_str())
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+impl SenderKey {
+    /// Reads a sender's key file.
+    ///
+    /// # Errors
+    /// It is not there, others may read it, or it is no sender's.
+    pub fn read(path: &Path) -> Result<Self> {
+        const MAKE: &str = "`toll receive --key KEY --new-sender FILE` makes one at the receiver";
+        let key = KeyFile::read(path).map_err(|error| with_hint(error, MAKE))?;
+        let Some(receiver) = key.receiver else {
+            bail!("{} is a receiver's key, which no other host needs: {MAKE}", path.display());
+        };
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous() // It is the one certificate, or none.
+            .with_custom_certificate_verifier(PinnedVerifier::new(vec![receiver], &provider))
+            .with_client_auth_cert(vec![key.certificate], key.private)
+            .with_context(|| format!("{} holds no key that fits", path.display()))?;
+        Ok(Self::Own(Arc::new(config)))
+    }
+}
+
+impl ReceiverKey {
+    /// Makes the key file of a receiver.
     ///
     /// # Errors
     /// A file of this name is there, or cannot be made.
-    pub fn create(path: &Path) -> Result<String> {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).context("cannot make a key")?;
-        let text = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
-        let write = || {
-            let mut file = AtomicFile::begin(path)?;
-            file.write_all(text.as_bytes())?;
-            file.create()
-        };
-        write().with_context(|| format!("cannot make the key file {}", path.display()))?;
-        Ok(fingerprint(made.cert.der()))
+    pub fn create(path: &Path) -> Result<()> {
+        key_file::create_receiver(path)
     }
 
-    /// Reads a key file.
+    /// Makes the key file of a sender, and adds the sender to the receiver's. Returns its name.
     ///
     /// # Errors
-    /// It is not there, anybody may read it, or it holds no key.
+    /// There is such a sender or file already, or one of the files cannot be written.
+    pub fn create_sender(receiver: &Path, sender: &Path) -> Result<String> {
+        key_file::create_sender(receiver, sender)
+    }
+
+    /// Reads a receiver's key file.
+    ///
+    /// # Errors
+    /// It is not there, others may read it, it is no receiver's, or nobody may send.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::read_shared(path).map(Self::Shared).with_context(|| format!("the key file {}", path.display()))
-    }
-
-    fn read_shared(path: &Path) -> Result<SharedKey> {
-        let file = File::open(path).context("cannot be read: `toll receive --new-key FILE` makes one")?;
-        let mode = file.metadata()?.permissions().mode();
-        ensure!(
-            mode & 0o007 == 0,
-            "may be read by everybody: chmod 600 it, and make another if it was so for long"
-        );
-        let mut text = Vec::new();
-        file.take(MAX_FILE_BYTES).read_to_end(&mut text).context("cannot be read")?;
-        let certificate = CertificateDer::from_pem_slice(&text).ok();
-        let private = PrivateKeyDer::from_pem_slice(&text).ok();
-        let Some((certificate, private)) = certificate.zip(private) else {
-            bail!("holds no key of toll's: `toll receive --new-key FILE` makes one");
-        };
-        SharedKey::new(certificate, private).context("holds no key that fits")
-    }
-
-    /// Fingerprint of the key; `None` without a key.
-    pub fn fingerprint(&self) -> Option<&str> {
-        match self {
-            Self::Shared(shared) => Some(&shared.fingerprint),
-            Self::Plain => None,
+        let key = KeyFile::read(path)
+            .map_err(|error| with_hint(error, "`toll receive --new-key FILE` makes one"))?;
+        if key.receiver.is_some() {
+            bail!(
+                "{} is a sender's key: a receiver has its own (`toll receive --new-key FILE`)",
+                path.display()
+            );
         }
+        if key.senders.is_empty() {
+            bail!(
+                "nobody may send yet: `toll receive --key {} --new-sender db1.key` makes a key for a host db1",
+                path.display()
+            );
+        }
+        let provider = Arc::new(ring::default_provider());
+        let taken = key.senders.iter().map(|(_, known)| *known).collect();
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(PinnedVerifier::new(taken, &provider))
+            .with_single_cert(vec![key.certificate], key.private)
+            .with_context(|| format!("{} holds no key that fits", path.display()))?;
+        // Connections last; a handshake more or less does not matter.
+        config.send_tls13_tickets = 0;
+        Ok(Self::Own(Arc::new(config), Arc::new(KnownSenders(key.senders))))
     }
 }
 
-impl SharedKey {
-    fn new(certificate: CertificateDer<'static>, private: PrivateKeyDer<'static>) -> Result<Self, Error> {
-        let provider = Arc::new(ring::default_provider());
-        let fingerprint = fingerprint(&certificate);
-        let same = Arc::new(SameKeyVerifier {
-            certificate: certificate.clone(),
-            algorithms: provider.signature_verification_algorithms,
-        });
-        let sends = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .dangerous() // It is the one certificate, or none.
-            .with_custom_certificate_verifier(same.clone())
-            .with_client_auth_cert(vec![certificate.clone()], private.clone_key())?;
-        let mut receives = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_client_cert_verifier(same)
-            .with_single_cert(vec![certificate], private)?;
-        // Connections last; a handshake more or less does not matter.
-        receives.send_tls13_tickets = 0;
-        Ok(Self { client_config: Arc::new(sends), server_config: Arc::new(receives), fingerprint })
-    }
+fn with_hint(error: anyhow::Error, how_to_make: &str) -> anyhow::Error {
+    if key_file::is_missing(&error) { anyhow!("{error:#}. {how_to_make}.") } else { error }
 }
 
 /// The name that a sender asks for.
 pub(super) fn server_name() -> Result<ServerName<'static>> {
-    ServerName::try_from(NAME).context("cannot name the other end")
+    ServerName::try_from(CERTIFICATE_NAME).context("cannot name the other end")
 }
 
-/// The first half of the certificate's SHA-256, in groups of four digits.
-fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    let hash = Sha256::digest(certificate);
-    let groups =
-        hash.chunks(2).take(8).map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    groups.collect::<Vec<_>>().join("-")
-}
-
-/// Takes the one certificate, and whoever proves to hold its key.
+/// Takes certificates of a list, from whoever proves to hold their keys.
 #[derive(Debug)]
-struct SameKeyVerifier {
-    certificate: CertificateDer<'static>,
+struct PinnedVerifier {
+    taken: Vec<Fingerprint>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl SameKeyVerifier {
+impl PinnedVerifier {
+    fn new(taken: Vec<Fingerprint>, provider: &CryptoProvider) -> Arc<Self> {
+        Arc::new(Self { taken, algorithms: provider.signature_verification_algorithms })
+    }
+
     fn compare(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
-        let same = shown.as_ref() == self.certificate.as_ref();
-        same.then_some(()).ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+        let is_known = self.taken.contains(&Fingerprint::of(shown));
+        is_known
+            .then_some(())
+            .ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
     }
 
     fn verify(
@@ -158,7 +162,7 @@ fn tls_too_old() -> Error {
     Error::General("TLS 1.2 is not spoken here".into())
 }
 
-impl ServerCertVerifier for SameKeyVerifier {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -193,7 +197,7 @@ impl ServerCertVerifier for SameKeyVerifier {
     }
 }
 
-impl ClientCertVerifier for SameKeyVerifier {
+impl ClientCertVerifier for PinnedVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -235,22 +239,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_file_is_its_owners_alone_and_is_never_written_over() {
+    fn each_end_takes_a_key_of_its_own_kind_and_says_how_to_make_one() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("key");
-        let made = Key::create(&path).unwrap();
-        let read = Key::read(&path).unwrap();
-        assert_eq!(read.fingerprint(), Some(made.as_str()));
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(format!("{:#}", Key::create(&path).unwrap_err()).contains("cannot make the key file"));
-        let another = Key::create(&dir.path().join("another")).unwrap();
-        assert_ne!(another, made);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        let refused = |path: &Path| format!("{:#}", Key::read(path).err().unwrap());
-        assert!(refused(&path).contains("chmod 600"), "{}", refused(&path));
-        let empty = dir.path().join("empty");
-        toll_sys::private_file::create(&empty).unwrap();
-        assert!(refused(&empty).contains("--new-key"), "{}", refused(&empty));
-        assert!(refused(&dir.path().join("none")).contains("--new-key"));
+        let (receiver, sender) = (dir.path().join("receiver.key"), dir.path().join("db1.key"));
+        let no_receiver = |path: &Path| format!("{:#}", ReceiverKey::read(path).err().unwrap());
+        let no_sender = |path: &Path| format!("{:#}", SenderKey::read(path).err().unwrap());
+        assert!(no_receiver(&receiver).contains("`toll receive --new-key FILE` makes one"));
+        assert!(no_sender(&sender).contains("--new-sender FILE` makes one"));
+        ReceiverKey::create(&receiver).unwrap();
+        assert!(no_receiver(&receiver).contains("nobody may send yet"), "{}", no_receiver(&receiver));
+        ReceiverKey::create_sender(&receiver, &sender).unwrap();
+        let ReceiverKey::Own(_, known) = ReceiverKey::read(&receiver).unwrap() else { panic!("it is a key") };
+        assert_eq!(known.names(), ["db1"]);
+        SenderKey::read(&sender).unwrap();
+        assert!(
+            no_receiver(&sender).contains("a sender's key")
+                && no_sender(&receiver).contains("a receiver's key")
+        );
     }
 }

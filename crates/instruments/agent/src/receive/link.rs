@@ -3,12 +3,12 @@
 //! One thread may send while another receives. TLS is a separate state machine between them, and no lock is
 //! held while waiting for the network. Never reconnects by itself.
 
-use super::key::{self, Key};
+use super::key::{self, ReceiverKey, SenderKey};
 use anyhow::{Context, Result, bail};
 use rustls::{AlertDescription, CertificateError, ClientConnection, Connection, Error, ServerConnection};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toll_wire::stream_protocol::{self, Message};
 
@@ -25,20 +25,21 @@ const BLOCK_BYTES: usize = 32 << 10;
 pub struct Link {
     tcp: TcpStream,
     tls: Option<Mutex<Connection>>,
+    /// At the receiver: the peer's name, by its key.
+    sender: Option<String>,
 }
 
 impl Link {
     /// The sender's end.
     ///
     /// # Errors
-    /// The other end has another key, or does not shake hands `within` this time.
-    pub fn connect(tcp: TcpStream, key: &Key, within: Duration) -> Result<Self> {
+    /// The other end is another receiver, or does not shake hands `within` this time.
+    pub fn connect(tcp: TcpStream, key: &SenderKey, within: Duration) -> Result<Self> {
         let tls = match key {
-            Key::Plain => None,
-            Key::Shared(shared) => Some(Connection::Client(ClientConnection::new(
-                shared.client_config.clone(),
-                key::server_name()?,
-            )?)),
+            SenderKey::Plain => None,
+            SenderKey::Own(config) => {
+                Some(Connection::Client(ClientConnection::new(Arc::clone(config), key::server_name()?)?))
+            }
         };
         Self::handshake(tcp, tls, within)
     }
@@ -46,29 +47,37 @@ impl Link {
     /// The receiver's end.
     ///
     /// # Errors
-    /// As of [`connect`](Self::connect).
-    pub fn accept(tcp: TcpStream, key: &Key, within: Duration) -> Result<Self> {
-        let tls = match key {
-            Key::Plain => None,
-            Key::Shared(shared) => {
-                Some(Connection::Server(ServerConnection::new(shared.server_config.clone())?))
-            }
-        };
-        Self::handshake(tcp, tls, within)
+    /// The other end is no sender of this receiver's, or does not shake hands `within` this time.
+    pub fn accept(tcp: TcpStream, key: &ReceiverKey, within: Duration) -> Result<Self> {
+        let ReceiverKey::Own(config, senders) = key else { return Self::handshake(tcp, None, within) };
+        let tls = Connection::Server(ServerConnection::new(Arc::clone(config))?);
+        let mut link = Self::handshake(tcp, Some(tls), within)?;
+        let name = link.tls.as_ref().and_then(|tls| {
+            let tls = lock(tls);
+            senders.name(tls.peer_certificates()?.first()?).map(str::to_owned)
+        });
+        // The verifier took it, so that it is on the list.
+        link.sender = Some(name.context("it showed no key")?);
+        Ok(link)
+    }
+
+    /// Name of the sender at the other end, by its key; `None`: it needs none.
+    pub fn sender(&self) -> Option<&str> {
+        self.sender.as_deref()
     }
 
     fn handshake(tcp: TcpStream, tls: Option<Connection>, within: Duration) -> Result<Self> {
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(READ_TIMEOUT))?;
         tcp.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let Some(mut tls) = tls else { return Ok(Self { tcp, tls: None }) };
+        let Some(mut tls) = tls else { return Ok(Self { tcp, tls: None, sender: None }) };
         let until = Instant::now() + within;
         loop {
             while tls.wants_write() {
                 tls.write_tls(&mut &tcp).context("the connection broke during the key exchange")?;
             }
             if !tls.is_handshaking() {
-                return Ok(Self { tcp, tls: Some(Mutex::new(tls)) });
+                return Ok(Self { tcp, tls: Some(Mutex::new(tls)), sender: None });
             }
             match tls.read_tls(&mut &tcp) {
                 Ok(0) => bail!(
@@ -81,7 +90,10 @@ impl Link {
             if let Err(error) = tls.process_new_packets() {
                 // It is told why.
                 while tls.wants_write() && tls.write_tls(&mut &tcp).is_ok() {}
-                bail!(describe_tls_error(&error));
+                if tcp.shutdown(Shutdown::Write).is_ok() {
+                    drain_input(&tcp);
+                }
+                bail!(describe_tls_error(&error, &tls));
             }
             if Instant::now() > until {
                 bail!("it did not finish comparing keys within {} s", within.as_secs());
@@ -115,19 +127,12 @@ impl Link {
         self.send_bytes(&bytes)
     }
 
-    /// Says why no more is taken, and sees that it can be read: a connection that is closed while bytes wait unread
-    /// takes along what was said last.
+    /// Says why no more is taken, and sees that it can be read.
     pub fn refuse(&self, why: &str) {
         let said =
             self.send_message(&Message::Refused { why }).and_then(|()| self.tcp.shutdown(Shutdown::Write));
-        let until = Instant::now() + REFUSAL_TIMEOUT;
-        let mut scratch = vec![0; BLOCK_BYTES];
-        while said.is_ok() && Instant::now() < until {
-            match (&self.tcp).read(&mut scratch) {
-                Err(error) if is_retryable(&error) => {}
-                Ok(0) | Err(_) => break,
-                Ok(_) => {}
-            }
+        if said.is_ok() {
+            drain_input(&self.tcp);
         }
         self.close();
     }
@@ -157,12 +162,27 @@ impl Link {
             let mut rest = &scratch[..read];
             while !rest.is_empty() {
                 tls.read_tls(&mut rest)?;
-                tls.process_new_packets().map_err(|error| io::Error::other(describe_tls_error(&error)))?;
+                tls.process_new_packets()
+                    .map_err(|error| io::Error::other(describe_tls_error(&error, &tls)))?;
                 drain(&mut tls, into)?;
             }
         }
         // A part of a record is nothing yet.
         if into.len() == before { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(into.len() - before) }
+    }
+}
+
+/// Reads what the peer still sends, for a moment. A connection that is closed while bytes wait unread takes along what
+/// was said last.
+fn drain_input(mut tcp: &TcpStream) {
+    let until = Instant::now() + REFUSAL_TIMEOUT;
+    let mut scratch = vec![0; BLOCK_BYTES];
+    while Instant::now() < until {
+        match tcp.read(&mut scratch) {
+            Err(error) if is_retryable(&error) => {}
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
     }
 }
 
@@ -183,13 +203,23 @@ fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// What an error of TLS means for two ends that are to have one key.
-fn describe_tls_error(error: &Error) -> String {
-    const ANOTHER: &str = "the other end has another key: give both a copy of the same key file";
+/// What an error of TLS means for a sender or a receiver.
+fn describe_tls_error(error: &Error, tls: &Connection) -> String {
+    let is_sender = matches!(tls, Connection::Client(_));
     match error {
-        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => ANOTHER.into(),
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) if is_sender => {
+            "the receiver has another key than the one that this sender's key was made for".into()
+        }
+        Error::InvalidCertificate(_) | Error::NoCertificatesPresented => {
+            "its key is none of this receiver's senders".into()
+        }
+        Error::AlertReceived(AlertDescription::AccessDenied | AlertDescription::BadCertificate)
+            if is_sender =>
+        {
+            "the receiver does not know this sender's key: start it again if the key is new".into()
+        }
         Error::AlertReceived(AlertDescription::AccessDenied | AlertDescription::BadCertificate) => {
-            ANOTHER.into()
+            "its key was made for another receiver".into()
         }
         Error::InvalidMessage(_) => {
             "the other end does not speak TLS: is it started with --plain, or is it no toll?".into()

@@ -6,6 +6,7 @@
 mod connection;
 mod destination;
 mod key;
+mod key_file;
 mod link;
 mod log_limit;
 mod strangers;
@@ -14,7 +15,7 @@ mod streams;
 mod summary;
 
 pub use destination::{Rotation, StreamDestination};
-pub use key::Key;
+pub use key::{ReceiverKey, SenderKey};
 pub use link::{Link, MessageReader, ReadOutcome};
 pub use summary::StreamSummary;
 
@@ -45,7 +46,7 @@ const STREAM_END_GRACE: Duration = Duration::from_secs(5);
 pub struct ReceiveOptions {
     /// Address and port.
     pub listen: String,
-    pub key: Key,
+    pub key: ReceiverKey,
     pub destination: StreamDestination,
     /// Streams at once.
     pub max_streams: usize,
@@ -57,7 +58,7 @@ pub struct ReceiveOptions {
 
 /// What all threads know.
 struct Receiver {
-    key: Key,
+    key: ReceiverKey,
     streams: StreamTable,
     strangers: Arc<Strangers>,
     stranger_log: LogLimit,
@@ -91,9 +92,13 @@ pub fn receive_streams(
         max_connections: (most + MAX_STRANGERS) * 2,
         is_stopping: AtomicBool::new(false),
     });
-    match receiver.key.fingerprint() {
-        Some(fingerprint) => tracing::info!("receiving at {address}, from holders of the key {fingerprint}"),
-        None => tracing::warn!("receiving at {address}, from anybody, and readable on the network (--plain)"),
+    match &receiver.key {
+        ReceiverKey::Own(_, senders) => {
+            tracing::info!("receiving at {address}, from {}", senders.names().join(", "));
+        }
+        ReceiverKey::Plain => {
+            tracing::warn!("receiving at {address}, from anybody, and readable on the network (--plain)");
+        }
     }
     let accepting = Arc::clone(&receiver);
     std::thread::Builder::new()

@@ -16,6 +16,8 @@ use zstd::bulk::Decompressor;
 
 /// One stream.
 pub struct ReceivedStream {
+    /// Name by the sender's key; `None`: there are no keys.
+    sender: Option<String>,
     state: Mutex<State>,
 }
 
@@ -37,16 +39,18 @@ struct State {
 }
 
 impl ReceivedStream {
-    /// A new stream.
-    pub fn new(hello: &Hello<'_>, destination: StreamDestination) -> Self {
-        let host = match strip_control(hello.host) {
+    /// A new stream. It has the name of its sender's key, whatever the sender says of itself.
+    pub fn new(hello: &Hello<'_>, sender: Option<&str>, destination: StreamDestination) -> Self {
+        let host = sender.unwrap_or(hello.host);
+        let writing = StreamFiles::new(destination, host, hello.content);
+        let host = match strip_control(host) {
             host if host.is_empty() => "a host without a name".into(),
             host => host,
         };
-        let writing = StreamFiles::new(destination, hello.host, hello.content);
         let mut account = StreamSummary::new(host, hello.content);
         account.chunks_before = hello.first;
         Self {
+            sender: sender.map(str::to_owned),
             state: Mutex::new(State {
                 summary: account,
                 files: writing,
@@ -60,6 +64,10 @@ impl ReceivedStream {
                 is_unreported: false,
             }),
         }
+    }
+
+    pub fn sender(&self) -> Option<&str> {
+        self.sender.as_deref()
     }
 
     /// Binds the stream to this connection alone. Returns the connection's number, and that of the first

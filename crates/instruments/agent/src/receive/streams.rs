@@ -53,14 +53,17 @@ impl StreamTable {
     /// # Errors
     /// There is no room for another, or it is not what it says.
     pub fn admit(&self, hello: &Hello<'_>, link: &Arc<Link>) -> Result<AttachedStream> {
-        let incoming = self.find_or_create(hello)?;
+        let incoming = self.find_or_create(hello, link.sender())?;
         let (connection, next) = incoming.attach(hello, link)?;
         Ok(AttachedStream { incoming, connection, next_chunk: next })
     }
 
-    fn find_or_create(&self, hello: &Hello<'_>) -> Result<Arc<ReceivedStream>> {
+    fn find_or_create(&self, hello: &Hello<'_>, sender: Option<&str>) -> Result<Arc<ReceivedStream>> {
         let mut known = self.lock();
         match known.streams.get(&hello.stream) {
+            Some(incoming) if incoming.sender() != sender => {
+                bail!("it has the name of another sender's stream")
+            }
             Some(incoming) if incoming.was_abandoned() => {
                 known.streams.remove(&hello.stream);
                 known.order.retain(|id| *id != hello.stream);
@@ -85,7 +88,7 @@ impl StreamTable {
             }
         }
         known.evict_ended();
-        let incoming = Arc::new(ReceivedStream::new(hello, self.destination.clone()));
+        let incoming = Arc::new(ReceivedStream::new(hello, sender, self.destination.clone()));
         known.streams.insert(hello.stream, Arc::clone(&incoming));
         known.order.push_back(hello.stream);
         Ok(incoming)

@@ -12,19 +12,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use toll_agent::capture::chunk_queue::ChunkSink;
-use toll_agent::capture::stream::{Key, StreamSink};
+use toll_agent::capture::stream::{SenderKey, StreamSink};
 use toll_wire::pcap::{Frame, Interface, Link, write};
 
-/// A file made by `toll receive --new-key`.
-pub fn new_key(lab: &Lab) -> String {
-    let path = lab.path("stream.key");
-    let made = lab.toll(&["receive", "--new-key", &path]);
+/// Key files of a receiver, and of its sender `db1`.
+#[derive(Clone)]
+pub struct Keys {
+    pub receiver: String,
+    pub sender: String,
+}
+
+/// Files made by `toll receive --new-key` and `--new-sender`.
+pub fn new_keys(lab: &Lab) -> Keys {
+    let receiver = lab.path("receiver.key");
+    let made = lab.toll(&["receive", "--new-key", &receiver]);
     assert!(made.status.success(), "{made:?}");
-    path
+    Keys { sender: new_sender_key(lab, &receiver, "db1"), receiver }
+}
+
+/// The key file of another sender.
+pub fn new_sender_key(lab: &Lab, receiver: &str, name: &str) -> String {
+    let sender = lab.path(&format!("{name}.key"));
+    let made = lab.toll(&["receive", "--key", receiver, "--new-sender", &sender]);
+    assert!(made.status.success(), "{made:?}");
+    sender
 }
 
 pub fn new_sender(address: &str, key: &str) -> StreamSink {
-    StreamSink::connect(address, &Key::read(Path::new(key)).unwrap()).unwrap()
+    StreamSink::connect(address, &SenderKey::read(Path::new(key)).unwrap()).unwrap()
 }
 
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -51,6 +66,8 @@ pub fn parse_address(words: &str) -> String {
 pub struct Receiver<'a> {
     lab: &'a Lab,
     child: RefCell<Child>,
+    pub keys: Keys,
+    /// The sender's.
     pub key: String,
     pub address: String,
     pub dir: String,
@@ -60,24 +77,24 @@ pub struct Receiver<'a> {
 
 impl<'a> Receiver<'a> {
     pub fn start(lab: &'a Lab, more: &[&str]) -> Self {
-        let key = new_key(lab);
-        Self::start_at(lab, "127.0.0.1:0", &key, "captures", more)
+        Self::start_at(lab, "127.0.0.1:0", &new_keys(lab), "captures", more)
     }
 
     /// Starts in another directory than the earlier receivers, with their key.
     pub fn start_in(lab: &'a Lab, dir: &str) -> Self {
-        let path = lab.path("stream.key");
-        let key = if Path::new(&path).exists() { path } else { new_key(lab) };
-        Self::start_at(lab, "127.0.0.1:0", &key, dir, &[])
+        let (receiver, sender) = (lab.path("receiver.key"), lab.path("db1.key"));
+        let keys = if Path::new(&sender).exists() { Keys { receiver, sender } } else { new_keys(lab) };
+        Self::start_at(lab, "127.0.0.1:0", &keys, dir, &[])
     }
 
-    pub fn start_at(lab: &'a Lab, listen: &str, key: &str, dir: &str, more: &[&str]) -> Self {
+    pub fn start_at(lab: &'a Lab, listen: &str, keys: &Keys, dir: &str, more: &[&str]) -> Self {
         let (output, words) = (lab.path(&format!("{dir}.json")), lab.path(&format!("{dir}.words")));
         let dir = lab.path(dir);
-        let args = ["receive", "--listen", listen, "--key", key, "-w", &dir, "--json"];
+        let args = ["receive", "--listen", listen, "--key", &keys.receiver, "-w", &dir, "--json"];
         let child = lab.spawn_into(&[&args[..], more].concat(), &output, &words);
         let address = parse_address(&words);
-        Self { lab, child: RefCell::new(child), key: key.to_owned(), address, dir, output, words }
+        let key = keys.sender.clone();
+        Self { lab, child: RefCell::new(child), keys: keys.clone(), key, address, dir, output, words }
     }
 
     pub fn words(&self) -> String {

@@ -1,13 +1,13 @@
 //! Tests that a malicious peer is refused with a message, while the other streams continue.
 
-use super::ends::{Receiver, SyntheticStream, new_key, new_sender, wait_until};
+use super::ends::{Receiver, SyntheticStream, new_keys, new_sender, wait_until};
 use crate::lab::Lab;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Child;
 use toll_agent::capture::chunk_queue::ChunkSink;
-use toll_agent::capture::stream::{Key, StreamSink};
+use toll_agent::capture::stream::{SenderKey, StreamSink};
 use toll_wire::stream_protocol::{self, Chunk, End, Hello, MAX_CHUNK, MAX_PAYLOAD, Message, StreamContent};
 
 #[test]
@@ -19,17 +19,16 @@ fn strangers_are_refused_and_those_who_belong_go_on() {
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..5);
 
-    // Another key: both ends say so, and nothing is captured for nothing.
-    let other = lab.path("other.key");
-    assert!(lab.toll(&["receive", "--new-key", &other]).status.success());
-    let refused =
-        StreamSink::connect(&receiver.address, &Key::read(Path::new(&other)).unwrap()).err().unwrap();
-    assert!(format!("{refused:#}").contains("the other end has another key"), "{refused:#}");
+    // Another receiver's sender: both ends say so, and nothing is captured for nothing.
+    let elsewhere = toll_testkit::lab!();
+    let other = SenderKey::read(Path::new(&new_keys(&elsewhere).sender)).unwrap();
+    let refused = StreamSink::connect(&receiver.address, &other).err().unwrap();
+    assert!(format!("{refused:#}").contains("the receiver has another key"), "{refused:#}");
     wait_until("the receiver says so", || {
-        receiver.words().contains("refused: the other end has another key")
+        receiver.words().contains("refused: its key was made for another receiver")
     });
     // No key at all, and no toll at all.
-    let mut plain = StreamSink::connect(&receiver.address, &Key::Plain).unwrap();
+    let mut plain = StreamSink::connect(&receiver.address, &SenderKey::Plain).unwrap();
     plain.begin(&sent.opening).unwrap();
     for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[0xff; 100_000], b"\x16\x03\x01\xff\xff", b""]
     {
@@ -210,7 +209,7 @@ fn those_who_lie_in_messages_are_told_what_was_wrong_with_them() {
 fn a_sender_that_expects_a_key_is_told_by_a_receiver_that_has_none() {
     let lab = toll_testkit::lab!();
     let receiver = PlainReceiver::start(&lab);
-    let key = Key::read(Path::new(&new_key(&lab))).unwrap();
+    let key = SenderKey::read(Path::new(&new_keys(&lab).sender)).unwrap();
     let refused = StreamSink::connect(&receiver.address, &key).err().unwrap();
     assert!(format!("{refused:#}").contains("is it started with --plain"), "{refused:#}");
 }
@@ -219,7 +218,7 @@ fn a_sender_that_expects_a_key_is_told_by_a_receiver_that_has_none() {
 fn a_stream_in_the_clear_arrives_too() {
     let lab = toll_testkit::lab!();
     let receiver = PlainReceiver::start(&lab);
-    let mut stream = StreamSink::connect(&receiver.address, &Key::Plain).unwrap();
+    let mut stream = StreamSink::connect(&receiver.address, &SenderKey::Plain).unwrap();
     let sent = SyntheticStream::queries(8, 20_000);
     sent.send(&mut stream);
     let file = std::fs::read_dir(&receiver.dir).unwrap().next().unwrap().unwrap().path();
@@ -229,7 +228,7 @@ fn a_stream_in_the_clear_arrives_too() {
 #[test]
 fn there_is_nobody_of_this_name() {
     let lab = toll_testkit::lab!();
-    let key = Key::read(Path::new(&new_key(&lab))).unwrap();
+    let key = SenderKey::read(Path::new(&new_keys(&lab).sender)).unwrap();
     for wrong in ["nowhere.invalid:1", "localhost", "localhost:x"] {
         let refused = format!("{:#}", StreamSink::connect(wrong, &key).err().unwrap());
         assert!(refused.contains("HOST:PORT") && refused.contains(wrong), "{refused}");

@@ -6,6 +6,7 @@
 mod concurrent;
 #[allow(dead_code, reason = "the tests of `system` use the rest")]
 mod ends;
+mod keys;
 mod malformed;
 mod reconnects;
 mod units;
@@ -45,11 +46,11 @@ fn what_is_sent_is_what_is_written_and_nobody_else_may_read_it() {
 #[test]
 fn what_is_streamed_can_be_piped_on() {
     let lab = toll_testkit::lab!();
-    let key = ends::new_key(&lab);
-    let args = ["receive", "--listen", "127.0.0.1:0", "--key", &key, "--once", "-w", "-"];
+    let keys = ends::new_keys(&lab);
+    let args = ["receive", "--listen", "127.0.0.1:0", "--key", &keys.receiver, "--once", "-w", "-"];
     let (output, words) = (lab.path("output"), lab.path("words"));
     let mut child = lab.spawn_into(&args, &output, &words);
-    let mut stream = new_sender(&ends::parse_address(&words), &key);
+    let mut stream = new_sender(&ends::parse_address(&words), &keys.sender);
     let sent = SyntheticStream::queries(5, 3_000);
     sent.send(&mut stream);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -62,10 +63,10 @@ fn what_is_streamed_can_be_piped_on() {
 #[test]
 fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end() {
     let lab = toll_testkit::lab!();
-    let (key, file, words) = (ends::new_key(&lab), lab.path("one.pcapng"), lab.path("words"));
-    let args = ["receive", "--listen", "127.0.0.1:0", "--key", &key, "--once", "-w", &file];
+    let (keys, file, words) = (ends::new_keys(&lab), lab.path("one.pcapng"), lab.path("words"));
+    let args = ["receive", "--listen", "127.0.0.1:0", "--key", &keys.receiver, "--once", "-w", &file];
     let mut child = lab.spawn_with_stderr(&args, &words);
-    let mut stream = new_sender(&ends::parse_address(&words), &key);
+    let mut stream = new_sender(&ends::parse_address(&words), &keys.sender);
     let sent = SyntheticStream::pcapng(6, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..3);
@@ -93,16 +94,19 @@ fn a_stream_of_nothing_is_a_file_of_nothing() {
 #[test]
 fn wrong_words_are_refused_with_what_to_say_instead() {
     let lab = toll_testkit::lab!();
-    let key = ends::new_key(&lab);
+    let ends::Keys { receiver: key, sender } = ends::new_keys(&lab);
     let file = lab.write("there", "precious");
     let listen = ["--listen", "127.0.0.1:0"];
-    let cases: [(&[&str], i32, &str); 11] = [
-        (&[], 2, "--new-key stream.key"),
+    let cases: [(&[&str], i32, &str); 14] = [
+        (&[], 2, "--new-key receiver.key"),
         (&["-w", "x", "--plain"], 2, "--listen"),
         (&["--listen", "127.0.0.1:0", "--plain"], 2, "-w"),
         (&["-w", "x", listen[0], listen[1]], 1, "set --key FILE"),
         (&["-w", "x", listen[0], listen[1], "--key", &key, "--plain"], 2, "cannot be used with"),
         (&["-w", "x", listen[0], listen[1], "--key", "nothere"], 1, "--new-key FILE` makes one"),
+        (&["-w", "x", listen[0], listen[1], "--key", &sender], 1, "is a sender's key"),
+        (&["--new-sender", "x.key"], 2, "--key"),
+        (&["--key", &key, "--new-sender", &sender], 1, "has a sender db1 already"),
         (&["-w", "x", "--listen", "here", "--plain"], 1, "write it as ADDRESS:PORT"),
         (&["-w", &file, listen[0], listen[1], "--plain", "--once"], 1, "exists. Choose another file."),
         (&["-w", &file, listen[0], listen[1], "--plain"], 1, "cannot create"),
@@ -126,7 +130,7 @@ fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() 
     let lab = toll_testkit::lab!();
     let cases: [(&[&str], i32, &str); 3] = [
         (&["--stream", "localhost:3399"], 1, "takes --key FILE"),
-        (&["--stream", "localhost:3399", "--key", "nothere"], 1, "--new-key FILE` makes one"),
+        (&["--stream", "localhost:3399", "--key", "nothere"], 1, "--new-sender FILE` makes one"),
         (
             &["--stream", "localhost:3399", "--plain", "--port", "3306,3399"],
             1,

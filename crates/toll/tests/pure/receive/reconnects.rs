@@ -1,12 +1,12 @@
 //! Tests that a stream arrives unchanged over a broken network, or at a receiver that stalls, ends or starts
 //! late.
 
-use super::ends::{CuttingProxy, Receiver, SyntheticStream, new_key, new_sender, wait_until};
+use super::ends::{CuttingProxy, Receiver, SyntheticStream, new_keys, new_sender, wait_until};
 use crate::lab::output_text;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use toll_agent::capture::chunk_queue::ChunkSink;
-use toll_agent::capture::stream::{Key, StreamSink};
+use toll_agent::capture::stream::{SenderKey, StreamSink};
 
 #[test]
 fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
@@ -15,8 +15,8 @@ fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
     // In the handshake, in the greeting, within and between chunks.
     let after = [1, 500, 2_500, 4_000, 90_000, 300_000, 1_000_000, 150_000, 5_000, 700_000];
     let way = CuttingProxy::before(&receiver.address, &after);
-    // Whoever finds out whether both ends have one key may be cut off too.
-    let key = Key::read(receiver.key.as_ref()).unwrap();
+    // Whoever finds out whether it is the right receiver may be cut off too.
+    let key = SenderKey::read(receiver.key.as_ref()).unwrap();
     let mut stream = loop {
         match StreamSink::connect(&way.address, &key) {
             Ok(stream) => break stream,
@@ -85,15 +85,15 @@ fn a_receiver_that_reads_no_more_costs_what_there_is_no_room_for_and_both_ends_s
 #[test]
 fn a_receiver_that_is_started_late_has_everything() {
     let lab = toll_testkit::lab!();
-    let key = new_key(&lab);
+    let keys = new_keys(&lab);
     // Taken for a moment, so that nobody else has it.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut stream = new_sender(&address, &key);
+    let mut stream = new_sender(&address, &keys.sender);
     let sent = SyntheticStream::pcapng(5, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..5);
     assert!(stream.buffer_fill().bytes().0 > 50_000, "it waits");
-    let receiver = Receiver::start_at(&lab, &address, &key, "captures", &[]);
+    let receiver = Receiver::start_at(&lab, &address, &keys, "captures", &[]);
     stream.finish(&sent.closing).unwrap();
     assert_eq!(receiver.one_account()["chunks_before"], 0);
     assert!(std::fs::read(&receiver.files()[0]).unwrap() == sent.whole());
@@ -103,7 +103,7 @@ fn a_receiver_that_is_started_late_has_everything() {
 fn a_receiver_that_nobody_starts_is_waited_for_and_what_it_missed_is_counted_and_dated() {
     let lab = toll_testkit::lab!();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut stream = new_sender(&address, &new_key(&lab));
+    let mut stream = new_sender(&address, &new_keys(&lab).sender);
     let sent = SyntheticStream::pcapng(5, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..5);
@@ -118,8 +118,8 @@ fn a_receiver_that_nobody_starts_is_waited_for_and_what_it_missed_is_counted_and
 fn a_receiver_that_is_ended_in_order_and_another_have_each_chunk_once() {
     let lab = toll_testkit::lab!();
     let first = Receiver::start(&lab, &[]);
-    let (address, key) = (first.address.clone(), first.key.clone());
-    let mut stream = new_sender(&address, &key);
+    let (address, keys) = (first.address.clone(), first.keys.clone());
+    let mut stream = new_sender(&address, &keys.sender);
     let sent = SyntheticStream::pcapng(30, 20_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..10);
@@ -128,7 +128,7 @@ fn a_receiver_that_is_ended_in_order_and_another_have_each_chunk_once() {
     let (accounts, ended) = first.end_with_accounts("TERM");
     assert_eq!((ended.code(), accounts.len()), (Some(0), 1));
     sent.chunks_to(&mut stream, 10..30);
-    let second = Receiver::start_at(&lab, &address, &key, "later", &[]);
+    let second = Receiver::start_at(&lab, &address, &keys, "later", &[]);
     stream.finish(&sent.closing).unwrap();
     let later = second.one_account();
     let before = accounts[0]["chunks"].as_u64().unwrap();

@@ -4,7 +4,7 @@
 
 use super::resend_buffer::{Message as KeptMessage, ResendBuffer};
 use super::{Shared, StreamPhase};
-use crate::receive::{Key, Link, MessageReader, ReadOutcome, strip_control};
+use crate::receive::{Link, MessageReader, ReadOutcome, SenderKey, strip_control};
 use anyhow::{Context, Result, anyhow, bail};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, PoisonError};
@@ -28,8 +28,8 @@ pub(super) enum ConnectError {
     Permanent(anyhow::Error),
 }
 
-/// Connects, and sees that both ends have one key.
-pub(super) fn connect(target: &str, key: &Key) -> Result<Link, ConnectError> {
+/// Connects, and sees that it is this sender's receiver.
+pub(super) fn connect(target: &str, key: &SenderKey) -> Result<Link, ConnectError> {
     let addresses = target.to_socket_addrs().map_err(|error| {
         let advice = "write it as HOST:PORT, with a name that this host knows";
         ConnectError::Permanent(anyhow!(error).context(advice))

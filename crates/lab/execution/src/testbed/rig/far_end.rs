@@ -11,9 +11,9 @@ use nix::sys::signal::Signal;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use toll_agent::receive::Key;
+use toll_agent::receive::ReceiverKey;
 use toll_journal::Undo;
-use toll_model::rig::{self, STREAM_KEY, parse_link_rate};
+use toll_model::rig::{self, RECEIVER_KEY, STREAM_KEY, parse_link_rate};
 use toll_record::RigStep;
 use toll_server::LinkEnds;
 use toll_sys::child_process;
@@ -58,13 +58,14 @@ fn open(step: &RigStep, testbed: &mut Testbed) -> anyhow::Result<String> {
     if let Some(far_end) = &testbed.rig.far_end {
         let ip = far_end.ip().to_string();
         // Gone with the run's working directory.
-        let key = testbed.work_dir.join("stream.key");
-        Key::create(&key)?;
+        let [receiver, sender] = ["receiver.key", "stream.key"].map(|name| testbed.work_dir.join(name));
+        ReceiverKey::create(&receiver)?;
+        ReceiverKey::create_sender(&receiver, &sender)?;
         testbed.define_placeholder(rig::FAR_IP, &ip);
-        testbed.define_placeholder(
-            STREAM_KEY,
-            key.to_str().context("the working directory's name is not UTF-8")?,
-        );
+        for (placeholder, key) in [(RECEIVER_KEY, &receiver), (STREAM_KEY, &sender)] {
+            let path = key.to_str().context("the working directory's name is not UTF-8")?;
+            testbed.define_placeholder(placeholder, path);
+        }
     }
     Ok(told)
 }
