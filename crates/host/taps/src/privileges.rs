@@ -1,11 +1,13 @@
-//! Privilege drop after all resources are open: user, capabilities, system calls.
+//! Privilege drop after all resources are open: user, capabilities, system calls, places to write to.
 
-use crate::seccomp;
+use crate::{filesystem, seccomp};
 use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgroups, setresgid, setresuid};
 use std::ffi::CString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -19,12 +21,15 @@ pub enum PrivilegesError {
 }
 
 /// Drops every capability, and changes to another user if one is named. Nothing that this process starts later gets any back,
-/// and it cannot start another program. Root that stays root keeps CAP_DAC_OVERRIDE, to write into others' directories. Call it
-/// before there are other threads: capabilities are per thread.
+/// and it cannot start another program. It leaves no core dump, and nobody of its user can look into its memory. Where the
+/// kernel has Landlock (5.13), it writes to `writes` alone ([`filesystem::bound_writes`]). Root that stays root keeps
+/// CAP_DAC_OVERRIDE if one of these is another user's. Call it before there are other threads: all of this is per thread.
+///
+/// False: this process is still root's and may write anywhere, as the kernel has no Landlock.
 ///
 /// # Errors
 /// No such user, not root, or the kernel refuses: then nothing may be taken for dropped.
-pub fn drop_privileges(user: Option<&str>) -> Result<(), PrivilegesError> {
+pub fn drop_privileges(user: Option<&str>, writes: &[PathBuf]) -> Result<bool, PrivilegesError> {
     let failed = |what: &'static str| move |source: io::Error| PrivilegesError::Failed { what, source };
     if let Some(name) = user {
         let found = User::from_name(name).map_err(|error| failed("look up a user")(error.into()))?;
@@ -37,9 +42,15 @@ pub fn drop_privileges(user: Option<&str>) -> Result<(), PrivilegesError> {
         }
     }
     nix::sys::prctl::set_no_new_privs().map_err(|error| failed("forbid new privileges")(error.into()))?;
-    let wanted = geteuid().is_root().then_some(Capability::CAP_DAC_OVERRIDE);
+    nix::sys::prctl::set_dumpable(false).map_err(|error| failed("forbid core dumps")(error.into()))?;
+    let is_bounded = filesystem::bound_writes(writes)
+        .map_err(|error| failed("bound where files are written")(io::Error::other(error)))?;
+    let is_anothers = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.uid() != 0);
+    let wanted =
+        (geteuid().is_root() && writes.iter().any(is_anothers)).then_some(Capability::CAP_DAC_OVERRIDE);
     restrict_capabilities(wanted).map_err(|error| failed("drop capabilities")(io::Error::other(error)))?;
-    seccomp::install().map_err(failed("deny system calls that a capture never makes"))
+    seccomp::install().map_err(failed("deny system calls that a capture never makes"))?;
+    Ok(is_bounded || !geteuid().is_root())
 }
 
 fn become_user(user: &User) -> io::Result<()> {
@@ -88,7 +99,7 @@ mod tests {
                 caps::raise(None, CapSet::Ambient, Capability::CAP_CHOWN).unwrap();
                 assert_ne!(status("CapAmb"), "0000000000000000", "there is something to drop");
             }
-            drop_privileges(None).unwrap();
+            drop_privileges(None, &[]).unwrap();
             let started = std::process::Command::new("/bin/true").status();
             (SETS.map(status), status("NoNewPrivs"), started)
         });
@@ -97,14 +108,53 @@ mod tests {
         assert_eq!(no_new, "1");
         let [effective, permitted, inheritable, ambient] =
             sets.map(|set| u64::from_str_radix(&set, 16).unwrap());
-        let most = if geteuid().is_root() { Capability::CAP_DAC_OVERRIDE.bitmask() } else { 0 };
-        assert!(effective & !most == 0, "{effective:x}");
-        assert_eq!((permitted, inheritable, ambient), (effective, 0, 0));
+        assert_eq!((effective, permitted, inheritable, ambient), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn root_that_stays_root_writes_where_it_said_and_nowhere_else() {
+        if !geteuid().is_root() {
+            toll_testkit::skip!("it is about root");
+            return;
+        }
+        let (own, anothers, elsewhere) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::chown(anothers.path(), Some(65_534), Some(65_534)).unwrap();
+        let places = [own.path(), anothers.path(), elsewhere.path()].map(std::path::Path::to_owned);
+        let may_write = |allowed: usize| {
+            let (places, writes) = (places.clone(), places[..allowed].to_vec());
+            let dropped = std::thread::spawn(move || {
+                let is_bounded = drop_privileges(None, &writes).unwrap();
+                (
+                    is_bounded,
+                    status("CapEff"),
+                    places.map(|place| std::fs::write(place.join("file"), "x").is_ok()),
+                )
+            });
+            dropped.join().unwrap()
+        };
+        let (is_bounded, capabilities, written) = may_write(1);
+        if !is_bounded {
+            toll_testkit::skip!("this kernel has no Landlock");
+            return;
+        }
+        assert_eq!((capabilities.as_str(), written), ("0000000000000000", [true, false, false]));
+        let (_, capabilities, written) = may_write(2);
+        assert_eq!((capabilities.as_str(), written), ("0000000000000002", [true, true, false]));
+    }
+
+    #[test]
+    fn there_is_no_core_dump_after_it() {
+        let dumpable = std::thread::spawn(|| {
+            drop_privileges(None, &[]).unwrap();
+            nix::sys::prctl::get_dumpable().unwrap()
+        });
+        assert!(!dumpable.join().unwrap());
     }
 
     #[test]
     fn a_missing_user_is_named() {
-        let error = drop_privileges(Some("no-such-user")).unwrap_err().to_string();
+        let error = drop_privileges(Some("no-such-user"), &[]).unwrap_err().to_string();
         assert_eq!(error, "there is no user no-such-user: name one of this host");
     }
 }

@@ -4,7 +4,9 @@
 //! A denylist: an allowlist breaks with every new libc, on users' hosts. The kernel keeps a bitmap of the calls that the
 //! filter always allows (Linux 5.11) and does not run the filter for these.
 
-use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog,
+};
 use std::io;
 
 /// linux/audit.h; `None`: an architecture on which this was never tried.
@@ -22,9 +24,22 @@ const ARCHITECTURE: u32 = 4;
 const X32: u32 = 0x4000_0000;
 const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
-/// Calls that start another program, read other processes, enter other namespaces, or change the host's mounts, modules, name
-/// or clock.
-const DENIED: [libc::c_long; 36] = [
+/// Where `struct seccomp_data` has the lower half of the first argument, on little-endian machines as both are.
+const FIRST_ARGUMENT: u32 = 16;
+/// Tells the C library to start its threads by clone(2), whose flags a filter can see.
+const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+/// Flags of clone(2) that make namespaces.
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+
+/// Calls that start another program, read other processes, enter other namespaces, get around other limits, or change the
+/// host's mounts, modules, name or clock.
+const DENIED: [libc::c_long; 46] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -61,6 +76,16 @@ const DENIED: [libc::c_long; 36] = [
     libc::SYS_clock_adjtime,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
+    libc::SYS_process_madvise,
+    libc::SYS_perf_event_open,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_request_key,
+    libc::SYS_quotactl,
+    libc::SYS_acct,
 ];
 
 /// Denies them to this thread and all that it starts, for good: they fail with EPERM. Nothing is denied on kernels without
@@ -124,15 +149,22 @@ fn program(architecture: u32) -> Vec<sock_filter> {
     let mut program = vec![
         instruction(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE, 0, 0),
         // Calls by another architecture's numbers are denied.
-        instruction(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, denied + 3),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, denied + 7),
         instruction(BPF_LD | BPF_W | BPF_ABS, NUMBER, 0, 0),
-        instruction(BPF_JMP | BPF_JGE | BPF_K, X32, denied + 1, 0),
+        instruction(BPF_JMP | BPF_JGE | BPF_K, X32, denied + 5, 0),
     ];
     for (left, number) in (0..denied).rev().zip(DENIED) {
-        program.push(instruction(BPF_JMP | BPF_JEQ | BPF_K, number as u32, left + 1, 0));
+        program.push(instruction(BPF_JMP | BPF_JEQ | BPF_K, number as u32, left + 5, 0));
     }
-    program.push(instruction(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
-    program.push(instruction(BPF_RET | BPF_K, DENY, 0, 0));
+    program.extend([
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, libc::SYS_clone3 as u32, 5, 0),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, libc::SYS_clone as u32, 0, 2),
+        instruction(BPF_LD | BPF_W | BPF_ABS, FIRST_ARGUMENT, 0, 0),
+        instruction(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 1, 0),
+        instruction(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        instruction(BPF_RET | BPF_K, DENY, 0, 0),
+        instruction(BPF_RET | BPF_K, NO_SUCH_CALL, 0, 0),
+    ]);
     program
 }
 
@@ -149,19 +181,26 @@ mod tests {
     const I386: u32 = 0x4000_0003;
 
     /// The filter's answer to a call, computed as the kernel does.
-    fn answer(program: &[sock_filter], architecture: u32, number: u32) -> u32 {
+    fn answer(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
             at += 1;
             let code = u32::from(code);
             if code == BPF_LD | BPF_W | BPF_ABS {
-                accumulator = if k == NUMBER { number } else { architecture };
+                accumulator = match k {
+                    NUMBER => number,
+                    ARCHITECTURE => architecture,
+                    _ => argument,
+                };
             } else if code == BPF_RET | BPF_K {
                 return k;
             } else {
-                let holds =
-                    if code == BPF_JMP | BPF_JEQ | BPF_K { accumulator == k } else { accumulator >= k };
+                let holds = match code & 0xf0 {
+                    BPF_JEQ => accumulator == k,
+                    BPF_JGE => accumulator >= k,
+                    _ => accumulator & k != 0,
+                };
                 at += usize::from(if holds { jt } else { jf });
             }
         }
@@ -171,12 +210,47 @@ mod tests {
     fn denied_calls_fail_and_no_others() {
         let program = program(X86_64);
         for number in 0..600_u32 {
-            let is_denied = DENIED.contains(&libc::c_long::from(number));
-            let expected = if is_denied { DENY } else { libc::SECCOMP_RET_ALLOW };
-            assert_eq!(answer(&program, X86_64, number), expected, "call {number}");
-            assert_eq!(answer(&program, X86_64, number | X32), DENY, "call {number} of x32");
-            assert_eq!(answer(&program, I386, number), DENY, "call {number} of another architecture");
+            let expected = match libc::c_long::from(number) {
+                libc::SYS_clone3 => NO_SUCH_CALL,
+                denied if DENIED.contains(&denied) => DENY,
+                _ => libc::SECCOMP_RET_ALLOW,
+            };
+            assert_eq!(answer(&program, X86_64, number, 0), expected, "call {number}");
+            assert_eq!(answer(&program, X86_64, number | X32, 0), DENY, "call {number} of x32");
+            assert_eq!(answer(&program, I386, number, 0), DENY, "call {number} of another architecture");
         }
+    }
+
+    #[test]
+    fn a_clone_may_be_a_thread_and_no_namespace() {
+        let program = program(X86_64);
+        let answer = |flags: i32| answer(&program, X86_64, libc::SYS_clone as u32, flags as u32);
+        let thread =
+            libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_THREAD | libc::CLONE_SIGHAND;
+        assert_eq!(
+            (answer(thread), answer(libc::SIGCHLD)),
+            (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ALLOW)
+        );
+        for namespace in [libc::CLONE_NEWNS, libc::CLONE_NEWUSER, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
+            assert_eq!((answer(namespace), answer(namespace | thread)), (DENY, DENY), "{namespace:x}");
+        }
+    }
+
+    #[test]
+    fn a_filtered_thread_starts_threads_and_makes_no_namespace() {
+        let filtered = std::thread::spawn(|| {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            install().unwrap();
+            let flags = libc::c_long::from(libc::CLONE_NEWUSER | libc::SIGCHLD);
+            // SAFETY: it is denied; were it not, the child would end at once.
+            let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+            if child == 0 {
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            (child, std::thread::spawn(|| 7).join().unwrap())
+        });
+        assert_eq!(filtered.join().unwrap(), (-1, 7));
     }
 
     /// By calls that fail for another reason where they are not denied: descriptor, address and pid are invalid.

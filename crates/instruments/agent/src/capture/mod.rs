@@ -42,7 +42,7 @@ use tap::{Tap, TapCounters};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
-use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, drop_privileges};
+use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, drop_privileges, places_of};
 use toll_wire::decoder::Config;
 
 /// Bytes that are handed to the writer at once: enough that calls and seeks no longer count.
@@ -157,7 +157,12 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
         _ => None,
     };
     let (mut tap, link_number) = open_tap(options)?;
-    drop_privileges(options.user.as_deref())?;
+    if !drop_privileges(options.user.as_deref(), &places_written(options))? {
+        tracing::warn!(
+            "this capture goes on as root, and the kernel has no Landlock (5.13) to bound where it writes: \
+             name another user with --user"
+        );
+    }
     let signals = front.install_signals()?;
     let metrics = offer.map(MetricsServer::start).transpose()?;
     let (output, fill) = open_output(options, link_number, stream, front)?;
@@ -195,6 +200,14 @@ fn check_options(options: &CaptureOptions) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Where files are made or written once privileges are dropped.
+fn places_written(options: &CaptureOptions) -> Vec<PathBuf> {
+    match &options.output {
+        OutputKind::Packets(path) | OutputKind::Queries(path) if path.as_os_str() != "-" => places_of(path),
+        _ => Vec::new(),
+    }
 }
 
 /// The tap, and for a file of packets the number of what their first header is.

@@ -32,6 +32,15 @@ pub enum StreamDestination {
 }
 
 impl StreamDestination {
+    /// Where files are made.
+    pub fn places_written(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Directory { path, .. } => vec![path.clone()],
+            Self::File(path) => toll_taps::places_of(path),
+            Self::Open(_) => Vec::new(),
+        }
+    }
+
     /// Sees beforehand that there will be a place to write to; makes a directory that is not there, for its owner alone.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ struct Receiver {
     is_stopping: AtomicBool,
 }
 
-/// Receives until a signal. Returns the result of each stream, in the order in which they ended.
+/// Receives until a signal. This thread and those that it starts lose all privileges for good. Returns the result of each stream, in the order in which they ended.
 ///
 /// # Errors
 /// It cannot listen there; with [`ReceiveOptions::once`], the stream is incomplete.
@@ -80,6 +80,8 @@ pub fn receive_streams(
     let listener = TcpListener::bind(&options.listen)
         .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", options.listen))?;
     let address = listener.local_addr()?;
+    // The threads that strangers speak to come after it.
+    toll_taps::drop_privileges(None, &options.destination.places_written())?;
     let most = if options.once { 1 } else { options.max_streams };
     let receiver = Arc::new(Receiver {
         key: options.key,
