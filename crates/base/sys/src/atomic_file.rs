@@ -72,8 +72,11 @@ fn directory(target: &Path) -> &Path {
     }
 }
 
-/// Without it a crash of the host may take the new name back.
-fn sync_directory(target: &Path) -> io::Result<()> {
+/// Writes the directory of `target` to the disk. Without it a crash of the host may take a new name back.
+///
+/// # Errors
+/// There is no such directory, or it cannot be written to the disk.
+pub fn sync_directory(target: &Path) -> io::Result<()> {
     match File::open(directory(target)).and_then(|directory| directory.sync_all()) {
         // One that may be written but not read, and file systems that sync no directory.
         Err(error)

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toll_sys::private_file;
+use toll_sys::{atomic_file, private_file};
 use toll_wire::stream_protocol::StreamContent;
 
 /// A name of a host in the name of a file has no more letters.
@@ -95,6 +95,8 @@ struct OpenFile {
     /// Of the first item in it, Unix nanoseconds.
     first_ns: u64,
     has_items: bool,
+    /// What the stream ends with is in it.
+    is_finished: bool,
 }
 
 impl StreamFiles {
@@ -135,25 +137,35 @@ impl StreamFiles {
     /// all the same. The answer: bytes that were written.
     ///
     /// # Errors
-    /// They could not be written.
+    /// They could not be written. Called again, it goes on with the same file.
     pub fn finish(&mut self, opening: &[u8], closing: &[u8], begun_ns: u64) -> Result<u64> {
         let mut written = 0;
         if self.open.is_none() {
             written += self.start_file(opening, begun_ns)?;
         }
-        written += self.write_whole(closing)?;
+        if !self.open.as_ref().is_some_and(|open| open.is_finished) {
+            written += self.write_whole(closing)?;
+        }
+        if let Some(open) = &mut self.open {
+            open.is_finished = true;
+        }
         self.close()?;
         Ok(written)
     }
 
-    /// No more comes, as far as is known: what there is, is on the disk.
+    /// No more comes, as far as is known: what there is, is on the disk, and so is its name.
     ///
     /// # Errors
-    /// It is not.
+    /// It is not. The file stays open, for another attempt.
     pub fn close(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let Some(file) = open.file else { return Ok(()) };
-        file.sync_data().with_context(|| format!("cannot write {} to its disk", self.name()))
+        if let Some(file) = self.open.as_ref().and_then(|open| open.file.as_ref()) {
+            let name = self.files.paths().last();
+            file.sync_data()
+                .and_then(|()| name.map_or(Ok(()), atomic_file::sync_directory))
+                .with_context(|| format!("cannot write {} to its disk", self.name()))?;
+        }
+        self.open = None;
+        Ok(())
     }
 
     fn is_full(&self, more: usize, now_ns: u64) -> bool {
@@ -176,7 +188,7 @@ impl StreamFiles {
             self.files.add(path, file)?;
         }
         let file = created.map(|(_, file)| file);
-        self.open = Some(OpenFile { file, bytes: 0, first_ns, has_items: false });
+        self.open = Some(OpenFile { file, bytes: 0, first_ns, has_items: false, is_finished: false });
         let written = match self.write_whole(opening) {
             Ok(written) => written,
             Err(error) => {
@@ -305,11 +317,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_whose_directory_is_not_on_the_disk_is_not_closed_and_has_one_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, away) = (dir.path().join("captures"), dir.path().join("away"));
+        std::fs::create_dir(&here).unwrap();
+        let mut writing = writing(&here, Rotation::default());
+        writing.append(b"<", b"items", BEGUN).unwrap();
+        std::fs::rename(&here, &away).unwrap();
+        let refused = writing.finish(b"<", b">", BEGUN).unwrap_err();
+        assert!(format!("{refused:#}").contains("to its disk"), "{refused:#}");
+        std::fs::rename(&away, &here).unwrap();
+        // The sender did not hear that it was done, and says the end again.
+        writing.finish(b"<", b">", BEGUN).unwrap();
+        let names = names(&here);
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(std::fs::read_to_string(here.join(&names[0])).unwrap(), "<items>");
+    }
+
+    #[test]
     fn what_the_disk_has_no_room_for_is_taken_back() {
         let mut writing =
             StreamFiles::new(StreamDestination::File("/dev/full".into()), "host", StreamContent::Queries);
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        writing.open = Some(OpenFile { file: Some(full), bytes: 0, first_ns: 0, has_items: true });
+        writing.open =
+            Some(OpenFile { file: Some(full), bytes: 0, first_ns: 0, has_items: true, is_finished: false });
         let refused = writing.append(b"<", b"items", 0).unwrap_err();
         assert!(format!("{refused:#}").contains("No space left"), "{refused:#}");
         assert_eq!(writing.open.as_ref().unwrap().bytes, 0);

@@ -150,7 +150,6 @@ impl ReceivedStream {
         let plain = inflate.decompress(chunk)?;
         let State { files: writing, opening, summary: account, next_chunk: next, .. } = &mut *state;
         account.written_bytes += writing.append(opening, plain, chunk.first_ns)?;
-        account.files = writing.files();
         account.chunks += 1;
         account.items += chunk.items;
         account.lost = account.lost.max(chunk.lost);
@@ -188,7 +187,6 @@ impl ReceivedStream {
         let elsewhere = account.chunks == 0 && account.chunks_before > 0;
         if !elsewhere {
             account.written_bytes += writing.finish(opening, end.file_footer, *begun_ns)?;
-            account.files = writing.files();
         }
         account.lost = account.lost.max(end.lost);
         account.whole = true;
@@ -206,14 +204,18 @@ impl ReceivedStream {
             link.close();
         }
         // What is not on the disk yet is there as far as the kernel goes, and nobody can do more about it.
-        let _ = state.files.close();
+        if let Err(error) = state.files.close() {
+            tracing::warn!("{}: {error:#}", state.summary.host);
+        }
         (state.has_ended, state.is_unreported) = (true, true);
     }
 
     /// The result of the stream; returned once.
     pub fn take_summary(&self) -> Option<StreamSummary> {
         let mut state = self.lock();
-        std::mem::take(&mut state.is_unreported).then(|| state.summary.clone())
+        // Not with each chunk: there may be many files.
+        std::mem::take(&mut state.is_unreported)
+            .then(|| StreamSummary { files: state.files.files(), ..state.summary.clone() })
     }
 
     /// A thread that panicked was between two chunks, or in one that is then taken again.
@@ -252,10 +254,39 @@ impl ChunkDecompressor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toll_wire::stream_protocol::MAX_CHUNK;
+    use crate::receive::Rotation;
+    use crate::rotation::Rotate;
+    use toll_wire::stream_protocol::{MAX_CHUNK, StreamContent};
 
     fn chunk(frame: &[u8], plain: usize) -> Chunk<'_> {
         Chunk { number: 0, items: 1, first_ns: 0, last_ns: 0, lost: 0, plain_len: plain as u32, frame }
+    }
+
+    #[test]
+    fn files_are_listed_once_the_stream_has_ended_and_not_with_each_chunk() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Rotate { bytes: Some(1), every: None };
+        let rotation = Rotation { limits, keep: None };
+        let hello = Hello {
+            stream: [0; 16],
+            content: StreamContent::Queries,
+            begun_ns: 1,
+            first: 0,
+            host: "db1",
+            file_header: b"<",
+        };
+        let destination = StreamDestination::Directory { path: dir.path().into(), rotation };
+        let stream = ReceivedStream::new(&hello, None, destination);
+        let frame = zstd::bulk::compress(b"items", 1).unwrap();
+        let mut inflate = ChunkDecompressor::new().unwrap();
+        for number in 0..3 {
+            stream.write_chunk(0, &Chunk { number, ..chunk(&frame, 5) }, 9, &mut inflate).unwrap();
+        }
+        assert!(stream.lock().summary.files.is_empty() && stream.take_summary().is_none());
+        stream.finish(0, &End { chunks: 3, items: 3, lost: 0, file_footer: b">" }).unwrap();
+        let summary = stream.take_summary().unwrap();
+        assert_eq!((summary.files.len(), summary.chunks), (3, 3));
+        assert_eq!(std::fs::read(&summary.files[2]).unwrap(), b"<items>");
     }
 
     #[test]
