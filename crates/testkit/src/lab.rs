@@ -351,9 +351,10 @@ impl ForeignServer {
         server.datadir()
     }
 
-    /// A statement for its effect.
+    /// Statements for their effect.
     pub fn run(&self, sql: &str) {
         let target = toll_mysql::Target::parse_dsn(&self.dsn()).unwrap();
+        let target = toll_mysql::Target { multi_statements: true, ..target };
         toll_mysql::Connection::connect(&target).unwrap().exec_drop(sql).unwrap();
     }
 

@@ -9,6 +9,7 @@
 // A test fails by panicking, its support included.
 #![allow(clippy::unwrap_used)]
 
+pub mod hostile_server;
 pub mod lab;
 pub mod own;
 pub mod port;

@@ -5,11 +5,15 @@
 // workspace's `clippy.toml` names the calls that one place alone may make.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods))]
 
+mod client_options;
 pub mod connection;
 mod error;
 mod option_file;
 pub mod target;
+mod tls;
 
+pub use client_options::{ClientFamily, quote_option_value};
 pub use connection::{Connection, Error, Rows, ServerError};
 pub use error::TargetError;
-pub use target::{Address, Compression, NO_BINLOG, Secret, Target, Tls};
+pub use target::{Address, Compression, NO_BINLOG, PasswordOptIns, Secret, Target};
+pub use tls::{ClientCertificate, Tls, TlsOptions};

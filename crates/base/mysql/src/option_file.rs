@@ -18,11 +18,42 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 pub struct Entry {
     pub key: String,
     pub value: Option<String>,
+    /// The line as it stands there.
+    pub text: String,
     file: PathBuf,
     line: usize,
 }
 
 impl Entry {
+    /// The option's name. `loose-` only says that a program that does not know it goes on.
+    pub fn name(&self) -> &str {
+        self.key.strip_prefix("loose-").unwrap_or(&self.key)
+    }
+
+    /// True or false if this entry switches the option `name` on or off: `x`, `x=1`, `enable-x`, `skip-x`.
+    pub fn switch(&self, name: &str) -> Option<Result<bool, TargetError>> {
+        let value = self.value.as_deref().unwrap_or_default();
+        let invalid =
+            || Err(self.error_at_entry(&format!("{value:?} is no value of {}: write 1 or 0", self.key)));
+        if self.name() == name {
+            return Some(match value.to_ascii_lowercase().as_str() {
+                "" | "1" | "on" | "true" => Ok(true),
+                "0" | "off" | "false" => Ok(false),
+                _ => invalid(),
+            });
+        }
+        let (word, rest) = self.name().split_once('-')?;
+        if rest != name {
+            return None;
+        }
+        let on = match word {
+            "enable" => true,
+            "skip" | "disable" => false,
+            _ => return None,
+        };
+        Some(if value.is_empty() { Ok(on) } else { invalid() })
+    }
+
     /// Error about this entry, with its position.
     pub fn error_at_entry(&self, reason: &str) -> TargetError {
         error_at_line(&self.file, self.line, reason)
@@ -109,7 +140,8 @@ impl OptionFile {
                         return Err(error_at_line(path, number, "it is not UTF-8: save the file as UTF-8"));
                     }
                     let (key, value) = parse_option(text);
-                    self.entries.push(Entry { key, value, file: path.into(), line: number });
+                    let text = text.trim_end_matches(is_space).to_owned();
+                    self.entries.push(Entry { key, value, text, file: path.into(), line: number });
                 }
             }
         }

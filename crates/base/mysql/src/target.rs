@@ -2,6 +2,7 @@
 
 use crate::error::TargetError;
 use crate::option_file;
+use crate::tls::{Tls, TlsOptions, TlsReader};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,16 +48,6 @@ impl fmt::Display for Address {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Tls {
-    #[default]
-    Off,
-    /// Encrypted; the server's certificate is not checked (`--ssl-mode=REQUIRED`).
-    Required,
-    /// Encrypted, and the certificate must come from an authority in this PEM file and name the host.
-    Verified { ca: PathBuf },
-}
-
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
     #[default]
@@ -64,6 +55,18 @@ pub enum Compression {
     Zlib,
     /// MySQL 8.0.18 and later.
     Zstd,
+}
+
+/// Ways to give a password away that a server may ask for, and that the user has allowed. All are off by default,
+/// because whoever sits between client and server can ask, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PasswordOptIns {
+    /// Encrypt the password for the public key that the server itself sends (`get-server-public-key`).
+    pub get_server_public_key: bool,
+    /// Encrypt it for the public key in this PEM file (`server-public-key-path`).
+    pub server_public_key_path: Option<PathBuf>,
+    /// Send it within TLS to a server whose certificate is not checked (`enable-cleartext-plugin`).
+    pub enable_cleartext_plugin: bool,
 }
 
 /// Where to connect and as whom.
@@ -75,7 +78,11 @@ pub struct Target {
     /// Schema to start in; none when absent.
     pub db: Option<String>,
     pub tls: Tls,
+    pub tls_options: TlsOptions,
+    pub password_opt_ins: PasswordOptIns,
     pub compress: Compression,
+    /// A text may hold several statements. Off where none needs it: it makes an injected one possible.
+    pub multi_statements: bool,
     /// For the connection and for each step of the handshake.
     pub connect_timeout: Duration,
     /// Statements that every session runs right after its login, before anything else.
@@ -95,7 +102,10 @@ impl Default for Target {
             password: Secret::default(),
             db: None,
             tls: Tls::Off,
+            tls_options: TlsOptions::default(),
+            password_opt_ins: PasswordOptIns::default(),
             compress: Compression::Off,
+            multi_statements: false,
             connect_timeout: Duration::from_secs(10),
             session: Vec::new(),
         }
@@ -106,7 +116,8 @@ impl Target {
     /// Reads `mysql://user:password@host:port/schema?socket=/path&tls=required&compress=zlib`.
     ///
     /// Every part after `mysql://` may be missing; percent-encoding is undone; an IPv6 host stands
-    /// in brackets; `ca=/file.pem` asks for a verified certificate. The last `@` ends the password,
+    /// in brackets; `ca=/file.pem` asks for a verified certificate; `get-server-public-key` and
+    /// `enable-cleartext-plugin` are the client's options of these names. The last `@` ends the password,
     /// whatever stands in it; one in a parameter is written `%40`. An error never holds a password.
     pub fn parse_dsn(dsn: &str) -> Result<Self, TargetError> {
         let rest = dsn
@@ -145,6 +156,7 @@ impl Target {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode("parameter", value)?;
+            target.tls_options.is_stated |= ["ca", "tls"].contains(&key);
             match (key, value.as_str()) {
                 ("socket", path) => target.address = Address::Unix(path.into()),
                 ("ca", file) => target.tls = Tls::Verified { ca: file.into() },
@@ -157,6 +169,12 @@ impl Target {
                 ("compress", "off" | "false" | "0") => target.compress = Compression::Off,
                 ("compress", "zlib" | "true" | "1" | "") => target.compress = Compression::Zlib,
                 ("compress", "zstd") => target.compress = Compression::Zstd,
+                ("get-server-public-key", "true" | "1" | "") => {
+                    target.password_opt_ins.get_server_public_key = true;
+                }
+                ("enable-cleartext-plugin", "true" | "1" | "") => {
+                    target.password_opt_ins.enable_cleartext_plugin = true;
+                }
                 _ => return Err(TargetError::InvalidPart { what: "known parameter", value: pair.into() }),
             }
         }
@@ -168,17 +186,28 @@ impl Target {
         redact_password(dsn) != dsn
     }
 
-    /// Reads host, port, socket, user, password, database, ssl and ssl-ca of an option file's sections for
-    /// clients (`[client]`, `[client-server]`, `[client-mariadb]`, `[mysql]`, `[mariadb-client]`) as the
-    /// mysql client does.
+    /// Reads an option file's sections for clients (`[client]`, `[client-server]`, `[client-mariadb]`, `[mysql]`,
+    /// `[mariadb-client]`) as the mysql client does: host, port, socket, user, password, database, what a password
+    /// may be given to, and TLS. A TLS option that toll does not know is an error.
     pub fn from_defaults_file(path: impl AsRef<Path>) -> Result<Self, TargetError> {
         let mut target = Self::default();
         let (mut host, mut port, mut socket) = (None, 0, None);
+        let mut tls = TlsReader::default();
         for entry in option_file::read(path.as_ref())? {
+            if tls.read(&entry)? {
+                continue;
+            }
+            let opt_ins = &mut target.password_opt_ins;
+            if let Some(on) = entry.switch("get-server-public-key") {
+                opt_ins.get_server_public_key = on?;
+                continue;
+            }
+            if let Some(on) = entry.switch("enable-cleartext-plugin") {
+                opt_ins.enable_cleartext_plugin = on?;
+                continue;
+            }
             let given = entry.value.clone().filter(|value| !value.is_empty());
-            let off =
-                given.as_deref().is_some_and(|v| ["0", "off", "false"].contains(&v.to_lowercase().as_str()));
-            match (entry.key.as_str(), given) {
+            match (entry.name(), given) {
                 ("host", value) => host = value,
                 ("port", value) => {
                     let bad = |_| entry.error_at_entry("port is no number below 65536");
@@ -189,13 +218,13 @@ impl Target {
                 ("user", Some(value)) => target.user = value,
                 ("password", value) => target.password = Secret::new(value.unwrap_or_default()),
                 ("database", value) => target.db = value,
-                ("ssl", _) if off => target.tls = Tls::Off,
-                ("skip-ssl", _) => target.tls = Tls::Off,
-                ("ssl", _) if target.tls == Tls::Off => target.tls = Tls::Required,
-                ("ssl-ca", Some(value)) => target.tls = Tls::Verified { ca: value.into() },
+                ("server-public-key-path", value) => {
+                    opt_ins.server_public_key_path = value.map(PathBuf::from)
+                }
                 _ => {}
             }
         }
+        (target.tls, target.tls_options) = tls.finish()?;
         // As the client does: no host, or `localhost`, means the socket, be there a port or not.
         let local = host.as_deref().is_none_or(|h| h == "localhost");
         target.address = match socket {
@@ -206,6 +235,29 @@ impl Target {
             },
         };
         Ok(target)
+    }
+
+    /// True if nobody but this host's own kernel carries what is said: a Unix socket or loopback.
+    pub fn is_local(&self) -> bool {
+        match &self.address {
+            Address::Unix(_) => true,
+            Address::Tcp { host, .. } => {
+                host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+        }
+    }
+
+    /// A warning if login and statements cross a network in the clear, unless the user has asked for just that.
+    pub fn exposure_warning(&self) -> Option<String> {
+        let is_exposed = self.tls == Tls::Off && !self.tls_options.is_stated && !self.is_local();
+        is_exposed.then(|| {
+            format!(
+                "the connection to {} is not encrypted: whoever is on the way can read and change all of it. Add \
+                 ssl-ca=FILE.pem or ssl to the option file, or ca=FILE.pem or tls=required to the DSN; skip-ssl or \
+                 tls=off says that it is meant so",
+                self.address
+            )
+        })
     }
 }
 
@@ -316,7 +368,5 @@ mod tests {
         let tcp = read("[client]\nhost=10.0.0.1\nsocket=/tmp/s\nport=0\n").unwrap();
         assert_eq!(tcp.address.to_string(), "10.0.0.1:3306");
         assert!(read("[client]\nport=x\n").unwrap_err().to_string().contains("line 2"));
-        assert_eq!(read("[client]\nssl\n").unwrap().tls, Tls::Required);
-        assert_eq!(read("[client]\nssl\n[mysql]\nssl=OFF\n").unwrap().tls, Tls::Off);
     }
 }

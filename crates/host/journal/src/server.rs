@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use toll_mysql::{Address, Connection, NO_BINLOG, Secret, Target, Tls};
+use toll_mysql::{Address, Connection, NO_BINLOG, PasswordOptIns, Secret, Target, Tls};
 use toll_sys::slow_warning::SlowWarning;
 
 /// A server as a journal line names it.
@@ -24,6 +24,10 @@ pub struct ServerRef {
     tls: bool,
     /// Authority that the server's certificate must come from.
     ca: Option<PathBuf>,
+    #[serde(default)]
+    get_server_public_key: bool,
+    #[serde(default)]
+    enable_cleartext_plugin: bool,
     /// With the password, for as long as this process lives.
     #[serde(skip)]
     live_target: Option<Box<Target>>,
@@ -36,10 +40,6 @@ impl ServerRef {
             Address::Tcp { host, port } => (Some(host.clone()), *port, None),
             Address::Unix(path) => (None, 0, Some(path.clone())),
         };
-        let ca = match &target.tls {
-            Tls::Verified { ca } => Some(ca.clone()),
-            Tls::Off | Tls::Required => None,
-        };
         Self {
             host,
             port,
@@ -47,7 +47,9 @@ impl ServerRef {
             user: target.user.clone(),
             defaults_file: defaults_file.and_then(|path| std::path::absolute(path).ok()),
             tls: target.tls != Tls::Off,
-            ca,
+            ca: target.tls.ca().cloned(),
+            get_server_public_key: target.password_opt_ins.get_server_public_key,
+            enable_cleartext_plugin: target.password_opt_ins.enable_cleartext_plugin,
             live_target: Some(Box::new(target.clone())),
         }
     }
@@ -85,7 +87,12 @@ impl ServerRef {
             (None, true) => Tls::Required,
             (None, false) => Tls::Off,
         };
-        Ok(Target { address, user: self.user.clone(), password, tls, ..Target::default() })
+        let password_opt_ins = PasswordOptIns {
+            get_server_public_key: self.get_server_public_key,
+            enable_cleartext_plugin: self.enable_cleartext_plugin,
+            ..PasswordOptIns::default()
+        };
+        Ok(Target { address, user: self.user.clone(), password, tls, password_opt_ins, ..Target::default() })
     }
 }
 

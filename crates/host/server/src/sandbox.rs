@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
-use toll_mysql::{Address, Secret, Target};
+use toll_mysql::{Address, PasswordOptIns, Secret, Target};
 use toll_sys::cancel::CancelToken;
 use toll_sys::private_dir;
 use toll_sys::process::{self, ProcessId, Termination};
@@ -213,6 +213,12 @@ impl Sandbox {
             address,
             user: config::SANDBOX_USER.into(),
             password: self.password.clone(),
+            // It is toll's own server, on this host, with a password of its own.
+            password_opt_ins: PasswordOptIns {
+                get_server_public_key: true,
+                enable_cleartext_plugin: true,
+                ..PasswordOptIns::default()
+            },
             ..Target::default()
         }
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use toll_journal::Journal;
-use toll_mysql::{Address, Target, Tls};
+use toll_mysql::{ClientFamily, Target};
 use toll_server::{Flavour, Version};
 use toll_sys::program::find_program;
 use toll_sys::{child_process, private_dir};
@@ -140,62 +140,7 @@ pub struct OptionFile {
 impl OptionFile {
     pub fn write(target: &Target, program: &Program, journal: &Journal) -> Result<Self> {
         let (dir, _) = journal.create_private_dir(&private_dir::temporary_place()?, "toll-client")?;
-        Ok(Self { path: dir.write("client.cnf", &render_options(target, program.is_mariadb))? })
-    }
-}
-
-fn render_options(target: &Target, is_mariadb: bool) -> String {
-    let mut lines = vec!["[client]".to_owned(), format!("user={}", quote_value(&target.user))];
-    if !target.password.is_empty() {
-        lines.push(format!("password={}", quote_value(target.password.expose())));
-    }
-    match &target.address {
-        Address::Unix(path) => lines.push(format!("socket={}", quote_value(&path.to_string_lossy()))),
-        Address::Tcp { host, port } => {
-            lines.push(format!("host={}", quote_value(host)));
-            lines.push(format!("port={port}"));
-            lines.push("protocol=tcp".into());
-        }
-    }
-    lines.extend(match (&target.tls, is_mariadb) {
-        (Tls::Off, true) => vec!["loose-skip-ssl-verify-server-cert".to_owned()],
-        (Tls::Off, false) => Vec::new(),
-        (Tls::Required, true) => vec!["ssl".into(), "skip-ssl-verify-server-cert".into()],
-        (Tls::Required, false) => vec!["ssl-mode=REQUIRED".into()],
-        (Tls::Verified { ca }, true) => {
-            vec![format!("ssl-ca={}", quote_value(&ca.to_string_lossy())), "ssl-verify-server-cert".into()]
-        }
-        (Tls::Verified { ca }, false) => {
-            vec![format!("ssl-ca={}", quote_value(&ca.to_string_lossy())), "ssl-mode=VERIFY_IDENTITY".into()]
-        }
-    });
-    lines.join("\n") + "\n"
-}
-
-/// As option files quote values.
-fn quote_value(value: &str) -> String {
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{escaped}\"")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use toll_mysql::Secret;
-
-    #[test]
-    fn an_option_file_means_the_same_server_to_whoever_reads_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = Target {
-            address: Address::Tcp { host: "db.example".into(), port: 3307 },
-            user: "o\"pen".into(),
-            password: Secret::new("a#b\\s;c \"d"),
-            ..Target::default()
-        };
-        let path = dir.path().join("client.cnf");
-        std::fs::write(&path, render_options(&target, true)).unwrap();
-        let read = Target::from_defaults_file(&path).unwrap();
-        assert_eq!((read.address, read.user), (target.address, target.user));
-        assert_eq!(read.password, target.password);
+        let family = if program.is_mariadb { ClientFamily::Mariadb } else { ClientFamily::Mysql };
+        Ok(Self { path: dir.write("client.cnf", &target.to_option_file(family))? })
     }
 }

@@ -3,6 +3,7 @@
 //! # Invariants
 //! Never reads a password from the command line, where the process list would show it.
 
+use super::console::eprint_line;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use toll_mysql::{Secret, Target};
@@ -16,16 +17,20 @@ pub struct Login {
 }
 
 impl Login {
-    /// Parses `text`: a DSN or the path of an option file.
+    /// Parses `text`: a DSN or the path of an option file. Warns if the login would cross a network in the clear.
     pub fn parse(text: &str) -> Result<Self> {
-        if text.contains("://") {
-            return Self::from_dsn(text);
-        }
-        Self::from_file(Path::new(text))
-            .with_context(|| format!("{text} is no DSN (mysql://...) and so is taken for an option file"))
+        let login = if text.contains("://") {
+            Self::read_dsn(text)?
+        } else {
+            Self::read_file(Path::new(text)).with_context(|| {
+                format!("{text} is no DSN (mysql://...) and so is taken for an option file")
+            })?
+        };
+        warn_if_exposed(&login.target);
+        Ok(login)
     }
 
-    pub fn from_dsn(dsn: &str) -> Result<Self> {
+    pub fn read_dsn(dsn: &str) -> Result<Self> {
         if Target::dsn_holds_password(dsn) {
             bail!(
                 "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an \
@@ -35,9 +40,15 @@ impl Login {
         Ok(Self { target: with_env_password(Target::parse_dsn(dsn)?), defaults_file: None })
     }
 
-    pub fn from_file(path: &Path) -> Result<Self> {
+    pub fn read_file(path: &Path) -> Result<Self> {
         let target = with_env_password(Target::from_defaults_file(path)?);
         Ok(Self { target, defaults_file: Some(path.to_owned()) })
+    }
+}
+
+pub fn warn_if_exposed(target: &Target) {
+    if let Some(warning) = target.exposure_warning() {
+        eprint_line!("toll: {warning}");
     }
 }
 

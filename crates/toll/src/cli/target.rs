@@ -1,6 +1,6 @@
 //! Connection options of `toll load` and `toll throttle`: server, login, TLS, compression.
 
-use super::login::{Login, with_env_password};
+use super::login::{Login, warn_if_exposed, with_env_password};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -32,6 +32,12 @@ pub struct TargetArgs {
     /// Encrypt; the certificate is checked only with --ca
     #[arg(long)]
     tls: bool,
+    /// Encrypt the password for whatever public key the server sends, where it asks for that without TLS
+    #[arg(long)]
+    get_server_public_key: bool,
+    /// Send the password within TLS also to a server whose certificate is not checked, if it asks for that
+    #[arg(long)]
+    enable_cleartext_plugin: bool,
     /// Encrypt, and trust only this authority (PEM)
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -68,6 +74,9 @@ impl TargetArgs {
             (None, true) if target.tls == Tls::Off => target.tls = Tls::Required,
             _ => {}
         }
+        target.password_opt_ins.get_server_public_key |= self.get_server_public_key;
+        target.password_opt_ins.enable_cleartext_plugin |= self.enable_cleartext_plugin;
+        warn_if_exposed(&target);
         match self.compress {
             Some(Algorithm::Zlib) => target.compress = Compression::Zlib,
             Some(Algorithm::Zstd) => target.compress = Compression::Zstd,
@@ -83,12 +92,12 @@ impl TargetArgs {
 
     fn base_target(&self) -> Result<Target> {
         if let Some(dsn) = &self.dsn {
-            return Ok(Login::from_dsn(dsn)
+            return Ok(Login::read_dsn(dsn)
                 .context("in --dsn (or give the whole address in TOLL_DSN)")?
                 .target);
         }
         if let Some(file) = &self.defaults_file {
-            return Ok(Login::from_file(file).context("in --defaults-file")?.target);
+            return Ok(Login::read_file(file).context("in --defaults-file")?.target);
         }
         match std::env::var("TOLL_DSN") {
             Ok(dsn) if self.socket.is_none() && self.host.is_none() && self.port.is_none() => {

@@ -310,8 +310,8 @@ fn a_password_is_never_taken_from_the_command_line() {
     assert!(!refused.status.success() && said.contains("MYSQL_PWD") && !said.contains("geheim"), "{said}");
     let target = bench.sandbox.unix_target();
     let mut root = toll_mysql::Connection::connect(&target).expect("root");
-    root.exec_drop("CREATE USER u@localhost IDENTIFIED BY 'geheim'; GRANT ALL ON sbtest.* TO u@localhost")
-        .expect("an account");
+    root.exec_drop("CREATE USER u@localhost IDENTIFIED BY 'geheim'").expect("an account");
+    root.exec_drop("GRANT ALL ON sbtest.* TO u@localhost").expect("its rights");
     let Address::Unix(socket) = &target.address else { panic!("{target:?}") };
     let with = |set: &dyn Fn(&mut Command)| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toll"));

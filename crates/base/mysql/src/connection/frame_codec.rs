@@ -3,6 +3,7 @@
 //! A frame has a 7-byte header and a body. The header holds the compressed length, the sequence number and
 //! the uncompressed length. An uncompressed length of 0 means that the body is stored uncompressed.
 
+use super::packet_io::MAX_RESULT_BYTES;
 use crate::target::Compression;
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read};
@@ -88,6 +89,12 @@ impl FrameCodec {
             let plain_len = u32::from_le_bytes([header[4], header[5], header[6], 0]) as usize;
             let Some(body) = self.raw.get(at + 7..at + 7 + len) else { break };
             self.sequence = header[3].wrapping_add(1);
+            if plain.len() + plain_len > MAX_RESULT_BYTES {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "compressed frames hold more than 256 MiB that was not read yet",
+                ));
+            }
             if plain_len == 0 {
                 plain.extend_from_slice(body);
             } else {

@@ -1,8 +1,9 @@
 //! Login handshake: greeting, TLS, authentication, compression.
 //!
 //! # Invariants
-//! Never sends a password in clear text unless the stream is private. Never encrypts one with a key that did
-//! not come from this very server.
+//! The server chooses the plugin, and whoever sits in between can be the server. So a password goes in clear text
+//! only over a Unix socket or to a verified server, and is encrypted only for a key that was asked for; anything
+//! else needs an option of the user's ([`PasswordOptIns`](crate::PasswordOptIns)).
 
 use super::auth;
 use super::error::Error;
@@ -10,7 +11,8 @@ use super::frame_codec::FrameCodec;
 use super::packet_io::PacketIo;
 use super::rows::{ResultFormat, parse_error};
 use super::stream::ChannelSecurity;
-use crate::target::{Compression, Target, Tls};
+use crate::target::{Compression, Target};
+use crate::tls::Tls;
 use toll_wire::protocol::capability::*;
 use toll_wire::protocol::{FieldReader, put_lenenc};
 
@@ -18,6 +20,10 @@ use toll_wire::protocol::{FieldReader, put_lenenc};
 const CHARSET: u8 = 45;
 /// What we announce; servers cut it down to their own limit.
 const MAX_ALLOWED_PACKET: u32 = 1 << 30;
+/// Greetings, challenges and public keys have less than a kilobyte, and errors a text of 512 bytes.
+const MAX_LOGIN_PACKET: usize = 64 << 10;
+/// A server needs at most switch, fast-path answer, key, result; MariaDB switches once for each plugin of an account.
+const MAX_AUTH_PACKETS: u32 = 8;
 const DOING: &str = "logging in";
 
 /// Session properties that the server reported.
@@ -52,17 +58,16 @@ pub fn perform_handshake(mut wire: PacketIo, target: &Target) -> Result<(PacketI
     let mut login = request_prefix(capabilities, mariadb);
     login.extend_from_slice(target.user.as_bytes());
     login.push(0);
-    let password = target.password.expose().as_bytes();
-    let channel = wire.stream().channel_security();
-    let first =
-        initial_auth_response(&greeting.plugin, password, &greeting.challenge, channel).unwrap_or_default();
+    let mut auth =
+        Authenticator::new(target, wire.stream().channel_security(&target.tls), greeting.challenge);
+    let first = auth.begin(&greeting.plugin)?;
     put_lenenc(&mut login, first.len() as u64);
     login.extend_from_slice(&first);
     if let Some(db) = &target.db {
         login.extend_from_slice(db.as_bytes());
         login.push(0);
     }
-    login.extend_from_slice(greeting.plugin.as_bytes());
+    login.extend_from_slice(auth.plugin.as_bytes());
     login.push(0);
     if capabilities & CLIENT_CONNECT_ATTRS != 0 {
         let mut attributes = Vec::new();
@@ -77,7 +82,7 @@ pub fn perform_handshake(mut wire: PacketIo, target: &Target) -> Result<(PacketI
         login.push(3);
     }
     wire.send_reply(&login).map_err(connection_lost)?;
-    authenticate(&mut wire, greeting.plugin, greeting.challenge, password)?;
+    auth.run(&mut wire)?;
     if target.compress != Compression::Off {
         wire.enable_compression(FrameCodec::new(target.compress).map_err(connection_lost)?);
     }
@@ -100,7 +105,7 @@ fn connection_lost(cause: std::io::Error) -> Error {
 }
 
 fn read_packet(wire: &mut PacketIo, payload: &mut Vec<u8>) -> Result<(), Error> {
-    wire.read_payload(payload).map_err(connection_lost)?;
+    wire.read_payload(payload, MAX_LOGIN_PACKET).map_err(connection_lost)?;
     match payload.first() {
         None => Err(Error::protocol(DOING, "an empty packet")),
         Some(0xff) => Err(parse_error(payload).into()),
@@ -145,7 +150,6 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
     let wanted = needed
         | CLIENT_LONG_FLAG
         | CLIENT_TRANSACTIONS
-        | CLIENT_MULTI_STATEMENTS
         | CLIENT_MULTI_RESULTS
         | CLIENT_PS_MULTI_RESULTS
         | CLIENT_CONNECT_ATTRS
@@ -160,6 +164,9 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
     }
     if target.db.is_some() {
         capabilities |= CLIENT_CONNECT_WITH_DB;
+    }
+    if target.multi_statements {
+        capabilities |= offered & CLIENT_MULTI_STATEMENTS;
     }
     let mut require = |flag: u32, what: &str, advice: &str| {
         if offered & flag == 0 {
@@ -197,87 +204,140 @@ fn request_prefix(capabilities: u32, mariadb: u32) -> Vec<u8> {
     out
 }
 
-/// `None` for an unsupported plugin.
-fn initial_auth_response(
-    plugin: &str,
-    password: &[u8],
-    challenge: &[u8],
+/// The client's side of authentication.
+struct Authenticator<'a> {
+    target: &'a Target,
+    password: &'a [u8],
     channel: ChannelSecurity,
-) -> Option<Vec<u8>> {
-    let clear = || [password, &[0]].concat();
-    match plugin {
-        "mysql_native_password" => Some(auth::native_response(password, challenge)),
-        "caching_sha2_password" => Some(auth::caching_sha2_response(password, challenge)),
-        "client_ed25519" => Some(auth::ed25519_response(password, challenge)),
-        // The server asks the kernel who we are.
-        "auth_socket" | "unix_socket" => Some(Vec::new()),
-        "mysql_clear_password" | "dialog" if channel != ChannelSecurity::Open => Some(clear()),
-        "sha256_password" if channel == ChannelSecurity::Encrypted => Some(clear()),
-        "sha256_password" if password.is_empty() => Some(vec![0]),
-        // Asks for the server's public key.
-        "sha256_password" => Some(vec![1]),
-        _ => None,
-    }
+    plugin: String,
+    challenge: Vec<u8>,
+    /// The server was asked for its public key, and the next packet is to be it.
+    is_key_requested: bool,
 }
 
-fn authenticate(
-    wire: &mut PacketIo,
-    mut plugin: String,
-    mut challenge: Vec<u8>,
-    password: &[u8],
-) -> Result<(), Error> {
-    let mut payload = Vec::new();
-    let channel = wire.stream().channel_security();
-    // A server needs at most switch, fast-path answer, key, result: more is a server gone mad.
-    for _ in 0..8 {
-        read_packet(wire, &mut payload)?;
-        let mut fields = FieldReader(&payload);
-        match fields.u8() {
-            Some(0x00) => return Ok(()),
-            Some(0xfe) => {
-                if fields.0.is_empty() {
-                    plugin = "mysql_old_password".into();
-                } else {
-                    plugin = String::from_utf8_lossy(fields.until_nul()).into_owned();
+impl<'a> Authenticator<'a> {
+    fn new(target: &'a Target, channel: ChannelSecurity, challenge: Vec<u8>) -> Self {
+        let password = target.password.expose().as_bytes();
+        Self { target, password, channel, plugin: String::new(), challenge, is_key_requested: false }
+    }
+
+    /// Response to the greeting. Its plugin is the server's default, not the account's: where it asks for more
+    /// than it may have, the login names another one, and the server asks for the account's own.
+    fn begin(&mut self, plugin: &str) -> Result<Vec<u8>, Error> {
+        const HARMLESS: &str = "mysql_native_password";
+        self.respond_as(plugin).or_else(|_| self.respond_as(HARMLESS))
+    }
+
+    fn run(mut self, wire: &mut PacketIo) -> Result<(), Error> {
+        let mut payload = Vec::new();
+        for _ in 0..MAX_AUTH_PACKETS {
+            read_packet(wire, &mut payload)?;
+            let mut fields = FieldReader(&payload);
+            let response = match fields.u8() {
+                Some(0x00) => return Ok(()),
+                Some(0xfe) if fields.0.is_empty() => Some(self.respond_as("mysql_old_password")?),
+                Some(0xfe) => {
+                    let plugin = String::from_utf8_lossy(fields.until_nul()).into_owned();
+                    self.challenge = fields.0.strip_suffix(&[0]).unwrap_or(fields.0).to_vec();
+                    Some(self.respond_as(&plugin)?)
                 }
-                challenge = fields.0.strip_suffix(&[0]).unwrap_or(fields.0).to_vec();
-                let answer = initial_auth_response(&plugin, password, &challenge, channel).ok_or_else(|| {
-                    Error::Unsupported(match plugin.as_str() {
-                        "mysql_clear_password" | "dialog" => {
-                            format!("the account uses {plugin}, which sends the password in clear: add --tls or use the socket")
-                        }
-                        other => format!(
-                            "the account uses the plugin {other}: toll speaks mysql_native_password, \
-                             caching_sha2_password, sha256_password, client_ed25519 and unix_socket"
-                        ),
-                    })
-                })?;
-                wire.send_reply(&answer).map_err(connection_lost)?;
+                Some(0x01) => self.respond_to_request(fields.0)?,
+                _ => return Err(Error::protocol(DOING, format!("packet {:#04x}", payload[0]))),
+            };
+            if let Some(response) = response {
+                wire.send_reply(&response).map_err(connection_lost)?;
             }
-            Some(0x01) => {
-                let asked = match (plugin.as_str(), fields.0) {
-                    ("caching_sha2_password", [3]) => continue, // the fast path: the result follows
-                    ("caching_sha2_password", [4]) if channel != ChannelSecurity::Open => {
-                        Some([password, &[0]].concat())
-                    }
-                    ("caching_sha2_password", [4]) => Some(vec![2]),
-                    ("caching_sha2_password" | "sha256_password", pem)
-                        if channel != ChannelSecurity::Encrypted =>
-                    {
-                        let pem = String::from_utf8_lossy(pem);
-                        Some(
-                            auth::rsa_encrypt_password(password, &challenge, &pem)
-                                .map_err(Error::Unsupported)?,
-                        )
-                    }
-                    _ => None,
-                };
-                let answer = asked
-                    .ok_or_else(|| Error::protocol(DOING, format!("{plugin} sent an unknown request")))?;
-                wire.send_reply(&answer).map_err(connection_lost)?;
-            }
-            _ => return Err(Error::protocol(DOING, format!("packet {:#04x}", payload[0]))),
+        }
+        Err(Error::protocol(DOING, "authentication goes round in circles"))
+    }
+
+    /// First response of a plugin.
+    fn respond_as(&mut self, plugin: &str) -> Result<Vec<u8>, Error> {
+        self.is_key_requested = false;
+        plugin.clone_into(&mut self.plugin);
+        let is_over_tls = matches!(self.channel, ChannelSecurity::Encrypted | ChannelSecurity::Verified);
+        match plugin {
+            "mysql_native_password" => Ok(auth::native_response(self.password, &self.challenge)),
+            "caching_sha2_password" => Ok(auth::caching_sha2_response(self.password, &self.challenge)),
+            "client_ed25519" => Ok(auth::ed25519_response(self.password, &self.challenge)),
+            // The server asks the kernel who we are.
+            "auth_socket" | "unix_socket" => Ok(Vec::new()),
+            "sha256_password" if self.password.is_empty() => Ok(vec![0]),
+            "sha256_password" if !is_over_tls => self.encrypt_or_request_key(1),
+            "mysql_clear_password" | "dialog" | "sha256_password" => self.clear_password(),
+            other => Err(Error::Unsupported(format!(
+                "the account uses the plugin {other}: toll speaks mysql_native_password, caching_sha2_password, \
+                 sha256_password, client_ed25519 and unix_socket"
+            ))),
         }
     }
-    Err(Error::protocol(DOING, "authentication goes round in circles"))
+
+    /// Response to what a plugin sends after its first response; `None` where the result follows.
+    fn respond_to_request(&mut self, request: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if std::mem::take(&mut self.is_key_requested) {
+            return self.encrypt(&String::from_utf8_lossy(request)).map(Some);
+        }
+        match (self.plugin.as_str(), request) {
+            // The server knew the password's hash.
+            ("caching_sha2_password", [3]) => Ok(None),
+            ("caching_sha2_password", [4]) if self.channel == ChannelSecurity::Open => {
+                self.encrypt_or_request_key(2).map(Some)
+            }
+            ("caching_sha2_password", [4]) => self.clear_password().map(Some),
+            (plugin, _) => Err(Error::protocol(DOING, format!("{plugin} sent what it was not asked for"))),
+        }
+    }
+
+    fn clear_password(&self) -> Result<Vec<u8>, Error> {
+        let is_allowed = match self.channel {
+            ChannelSecurity::Local | ChannelSecurity::Verified => true,
+            ChannelSecurity::Encrypted => self.target.password_opt_ins.enable_cleartext_plugin,
+            ChannelSecurity::Open => false,
+        };
+        if is_allowed || self.password.is_empty() {
+            return Ok([self.password, &[0]].concat());
+        }
+        let plugin = &self.plugin;
+        Err(Error::Unsupported(if self.channel == ChannelSecurity::Open {
+            format!(
+                "{plugin} asks for the password in clear text, and the connection is not encrypted: connect with \
+                 ssl-ca=FILE.pem (--ca), or over the Unix socket"
+            )
+        } else {
+            format!(
+                "{plugin} asks for the password in clear text, and nobody has checked the server's certificate: \
+                 name its authority with ssl-ca=FILE.pem (--ca), or allow it with enable-cleartext-plugin. \
+                 caching_sha2_password asks at the first login after each start of the server"
+            )
+        }))
+    }
+
+    /// The password for a key that is known, or a request for the server's key.
+    fn encrypt_or_request_key(&mut self, request: u8) -> Result<Vec<u8>, Error> {
+        let opt_ins = &self.target.password_opt_ins;
+        if let Some(path) = &opt_ins.server_public_key_path {
+            let pem = std::fs::read_to_string(path).map_err(|e| {
+                Error::Unsupported(format!(
+                    "cannot read {} ({e}): check server-public-key-path",
+                    path.display()
+                ))
+            })?;
+            return self.encrypt(&pem);
+        }
+        if opt_ins.get_server_public_key || self.channel == ChannelSecurity::Local {
+            self.is_key_requested = true;
+            return Ok(vec![request]);
+        }
+        Err(Error::Unsupported(format!(
+            "{} needs the server's public key, which anybody on the way could replace by his own: connect with \
+             ssl-ca=FILE.pem (--ca), over the Unix socket, or with server-public-key-path=FILE.pem; \
+             get-server-public-key takes any key. caching_sha2_password asks at the first login after each start of \
+             the server",
+            self.plugin
+        )))
+    }
+
+    fn encrypt(&self, pem: &str) -> Result<Vec<u8>, Error> {
+        auth::rsa_encrypt_password(self.password, &self.challenge, pem).map_err(Error::Unsupported)
+    }
 }

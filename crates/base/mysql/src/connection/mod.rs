@@ -20,6 +20,7 @@ pub use stream::AbortHandle;
 
 use crate::target::Target;
 use handshake::SessionInfo;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 use stream::{Socket, Stream};
 use toll_wire::protocol::command::{COM_PING, COM_QUERY, COM_QUIT, COM_STMT_PREPARE};
@@ -54,6 +55,15 @@ impl Connection {
     ) -> Result<Self, Error> {
         let stream = Stream::Plain(Socket::connect(&target.address, client_port, target.connect_timeout)?);
         seen(stream.abort_handle());
+        Self::log_in(stream, target)
+    }
+
+    /// Logs in over a socket that is connected already, and treats it as one to the target's address.
+    pub fn over_socket(socket: OwnedFd, target: &Target) -> Result<Self, Error> {
+        Self::log_in(Stream::Plain(Socket::from_fd(socket, &target.address, target.connect_timeout)?), target)
+    }
+
+    fn log_in(stream: Stream, target: &Target) -> Result<Self, Error> {
         let (wire, session) = handshake::perform_handshake(PacketIo::new(stream), target)?;
         let mut connection = Self { packet_io: wire, session, quit_sent: false };
         for statement in &target.session {
@@ -74,8 +84,8 @@ impl Connection {
         }
     }
 
-    /// Sends one text (several statements where separated by `;`) and reads all its results; those
-    /// of the first statement are returned.
+    /// Sends one text and reads all its results; those of the first statement are returned. It may hold several
+    /// statements, separated by `;`, where the target has `multi_statements`.
     pub fn query(&mut self, sql: &str) -> Result<Rows, Error> {
         self.send_command(COM_QUERY, sql.as_bytes())?;
         rows::read_results(&mut self.packet_io, self.session.result_format)

@@ -158,8 +158,9 @@ impl PacketIo {
         if self.send()? { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
     }
 
-    /// Reads one whole payload (blocking), continuations joined, into `payload`.
-    pub fn read_payload(&mut self, payload: &mut Vec<u8>) -> io::Result<()> {
+    /// Reads one whole payload (blocking), continuations joined, into `payload`. One of more than `limit` bytes is an
+    /// error before it is read.
+    pub fn read_payload(&mut self, payload: &mut Vec<u8>, limit: usize) -> io::Result<()> {
         payload.clear();
         loop {
             while self.end - self.start < 4 {
@@ -171,8 +172,11 @@ impl PacketIo {
             self.sequence = ((word >> 24) as u8).wrapping_add(1);
             self.consume(4);
             let last = left < MAX_PAYLOAD;
-            if payload.len() + left > MAX_RESULT_BYTES {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a packet is larger than 256 MiB"));
+            if payload.len() + left > limit {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a packet is larger than {} KiB", limit >> 10),
+                ));
             }
             while left > 0 {
                 if self.pending().is_empty() {

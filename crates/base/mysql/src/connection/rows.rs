@@ -75,6 +75,12 @@ pub fn parse_ok(payload: &[u8], deprecate_eof: bool) -> Option<OkPacket> {
     })
 }
 
+/// No statement returns more: MAX_FIELDS of the servers' sql/unireg.h.
+const MAX_COLUMNS: u64 = 4096;
+/// Memory of a value besides its bytes, and of a row besides its values.
+const VALUE_OVERHEAD: usize = size_of::<Option<String>>();
+const ROW_OVERHEAD: usize = size_of::<Vec<Option<String>>>();
+
 /// What was agreed on how results look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultFormat {
@@ -109,7 +115,8 @@ fn read_result(wire: &mut PacketIo, form: ResultFormat) -> Result<(Rows, u16), E
     let bad = |detail: &str| Error::protocol(DOING, detail);
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
-        wire.read_payload(payload).map_err(|cause| Error::ConnectionLost { doing: DOING, cause })
+        wire.read_payload(payload, MAX_RESULT_BYTES)
+            .map_err(|cause| Error::ConnectionLost { doing: DOING, cause })
     };
     next(&mut payload)?;
     match payload.first() {
@@ -124,9 +131,21 @@ fn read_result(wire: &mut PacketIo, form: ResultFormat) -> Result<(Rows, u16), E
     }
     let deprecate_eof = form.deprecate_eof;
     let (count, described) = parse_column_count(&payload, form).ok_or_else(|| bad("no column count"))?;
+    if count > MAX_COLUMNS {
+        return Err(bad("more columns than any statement has"));
+    }
     let mut rows = Rows::default();
+    let mut held = 0;
+    let mut hold = |bytes: usize| {
+        held += bytes;
+        if held > MAX_RESULT_BYTES {
+            return Err(Error::Unsupported("a result is larger than 256 MiB: ask for fewer rows".into()));
+        }
+        Ok(())
+    };
     for _ in 0..if described { count } else { 0 } {
         next(&mut payload)?;
+        hold(payload.len() + VALUE_OVERHEAD)?;
         let mut fields = FieldReader(&payload);
         // catalog, schema, table, original table; then the name as it was asked for.
         let name = (0..5)
@@ -139,7 +158,6 @@ fn read_result(wire: &mut PacketIo, form: ResultFormat) -> Result<(Rows, u16), E
     if !deprecate_eof {
         next(&mut payload)?;
     }
-    let mut held = 0;
     loop {
         next(&mut payload)?;
         match payload.first() {
@@ -152,10 +170,7 @@ fn read_result(wire: &mut PacketIo, form: ResultFormat) -> Result<(Rows, u16), E
             }
             _ => {}
         }
-        held += payload.len();
-        if held > MAX_RESULT_BYTES {
-            return Err(Error::Unsupported("a result is larger than 256 MiB: ask for fewer rows".into()));
-        }
+        hold(payload.len() + ROW_OVERHEAD + count as usize * VALUE_OVERHEAD)?;
         let mut fields = FieldReader(&payload);
         let mut row = Vec::with_capacity(rows.columns.len());
         for _ in 0..count {
@@ -176,7 +191,8 @@ pub fn read_prepare_response(wire: &mut PacketIo, form: ResultFormat) -> Result<
     const DOING: &str = "preparing a statement";
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
-        wire.read_payload(payload).map_err(|cause| Error::ConnectionLost { doing: DOING, cause })
+        wire.read_payload(payload, MAX_RESULT_BYTES)
+            .map_err(|cause| Error::ConnectionLost { doing: DOING, cause })
     };
     next(&mut payload)?;
     if payload.first() == Some(&0xff) {

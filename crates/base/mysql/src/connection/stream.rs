@@ -1,14 +1,19 @@
 //! Byte streams to a server: TCP, a Unix socket, or TLS over either. Never inspects the bytes.
 
 use super::error::Error;
-use crate::target::{Address, Target, Tls};
+use crate::target::{Address, Target};
+use crate::tls::{Tls, TlsOptions};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    AlertDescription, ClientConfig, ClientConnection, PeerIncompatible, RootCertStore, StreamOwned,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct,
+    PeerIncompatible, RootCertStore, SignatureScheme, StreamOwned,
 };
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -43,12 +48,17 @@ impl AbortHandle {
 /// Reads before a server that goes on talking after a goodbye is left behind.
 const MAX_DRAIN_READS: u32 = 16;
 
-/// What a password may be sent over: plugins differ in whether a Unix socket is private enough.
+/// What a password may be sent over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelSecurity {
+    /// Anybody on the way can read, and be the server.
     Open,
+    /// A Unix socket: the path says who the server is, and nobody is on the way.
     Local,
+    /// Nobody can read, but anybody on the way can be the server.
     Encrypted,
+    /// TLS with a server whose certificate was checked, or over a Unix socket.
+    Verified,
 }
 
 #[derive(Debug)]
@@ -67,8 +77,18 @@ impl Socket {
             Address::Unix(path) => connect_unix(path, timeout),
             Address::Tcp { host, port } => connect_tcp(host, *port, client_port, timeout),
         };
-        let mut socket = Self { fd: Arc::new(connected.map_err(failed)?), unix, reads_block: false };
-        socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed)?;
+        Self::from_fd(connected.map_err(failed)?, address, timeout)
+    }
+
+    /// A socket that is connected to this address.
+    pub fn from_fd(fd: OwnedFd, address: &Address, timeout: Duration) -> Result<Self, Error> {
+        let unix = matches!(address, Address::Unix(_));
+        let mut socket = Self { fd: Arc::new(fd), unix, reads_block: false };
+        socket.set_timeouts(Some(timeout), Some(timeout)).map_err(|cause| Error::ConnectFailed {
+            address: address.to_string(),
+            unix,
+            cause,
+        })?;
         Ok(socket)
     }
 
@@ -162,9 +182,10 @@ impl Stream {
         }
     }
 
-    /// Kind of channel: who could eavesdrop on it.
-    pub fn channel_security(&self) -> ChannelSecurity {
+    /// Kind of channel: who could eavesdrop on it, or be its other end. `tls` is what it was made with.
+    pub fn channel_security(&self, tls: &Tls) -> ChannelSecurity {
         match self {
+            Self::Tls(stream) if stream.sock.unix || tls.ca().is_some() => ChannelSecurity::Verified,
             Self::Tls(_) => ChannelSecurity::Encrypted,
             Self::Plain(socket) if socket.unix => ChannelSecurity::Local,
             Self::Plain(_) => ChannelSecurity::Open,
@@ -213,8 +234,8 @@ impl Stream {
         };
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| Error::Tls(format!("{name:?} is no name that a certificate could hold")))?;
-        let connection =
-            ClientConnection::new(tls_config(&target.tls)?, name).map_err(|e| Error::Tls(e.to_string()))?;
+        let connection = ClientConnection::new(tls_config(&target.tls, &target.tls_options)?, name)
+            .map_err(|e| Error::Tls(e.to_string()))?;
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             let step = stream.conn.complete_io(&mut stream.sock);
@@ -284,35 +305,100 @@ impl Write for Stream {
     }
 }
 
-fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
+fn tls_config(tls: &Tls, options: &TlsOptions) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut versions = Vec::new();
+    versions.extend((!options.without_tls12).then_some(&rustls::version::TLS12));
+    versions.extend((!options.without_tls13).then_some(&rustls::version::TLS13));
     let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&versions)
         .map_err(|e| Error::Tls(e.to_string()))?;
-    let config = match tls {
-        Tls::Verified { ca } => {
-            let bad = |e: &dyn std::fmt::Display| {
-                Error::Tls(format!("cannot use {} as CA file: {e}", ca.display()))
-            };
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_file_iter(ca).map_err(|e| bad(&e))? {
-                roots.add(certificate.map_err(|e| bad(&e))?).map_err(|e| bad(&e))?;
-            }
-            builder.with_root_certificates(roots).with_no_client_auth()
+    let builder = match tls {
+        Tls::Verified { ca } => builder.with_root_certificates(read_authorities(ca)?),
+        Tls::VerifiedCa { ca } => {
+            let verifier =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(read_authorities(ca)?), provider)
+                    .build()
+                    .map_err(|e| unusable_file("CA file", ca, &e))?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
         }
-        Tls::Off | Tls::Required => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth(),
+        Tls::Off | Tls::Required => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        }
     };
-    Ok(Arc::new(config))
+    let Some(own) = &options.client_certificate else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let invalid = |e: &dyn std::fmt::Display| unusable_file("client certificate", &own.certificate, e);
+    let chain: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(&own.certificate).map_err(|e| invalid(&e))?.collect();
+    let key =
+        PrivateKeyDer::from_pem_file(&own.key).map_err(|e| unusable_file("client key", &own.key, &e))?;
+    let config = builder.with_client_auth_cert(chain.map_err(|e| invalid(&e))?, key);
+    Ok(Arc::new(config.map_err(|e| invalid(&e))?))
 }
 
-/// Accepts every certificate, as `--ssl-mode=REQUIRED` does: encryption without identity.
-#[derive(Debug)]
-struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+fn unusable_file(what: &str, path: &Path, cause: &dyn std::fmt::Display) -> Error {
+    Error::Tls(format!("cannot use {} as {what}: {cause}", path.display()))
+}
 
-impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
+fn read_authorities(ca: &Path) -> Result<RootCertStore, Error> {
+    let invalid = |e: &dyn std::fmt::Display| unusable_file("CA file", ca, e);
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(ca).map_err(|e| invalid(&e))? {
+        roots.add(certificate.map_err(|e| invalid(&e))?).map_err(|e| invalid(&e))?;
+    }
+    Ok(roots)
+}
+
+/// Accepts every name in a certificate from the right authority, as `ssl-mode=VERIFY_CA` does.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        // The name is looked at last, when everything else holds.
+        self.0.verify_server_cert(certificate, chain, name, ocsp, now).or_else(|error| match error {
+            rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ) => Ok(ServerCertVerified::assertion()),
+            other => Err(other),
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Accepts every certificate, as `ssl-mode=REQUIRED` does: encryption without identity.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -320,47 +406,42 @@ impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms).or_else(|error| {
-            // Servers generate themselves X.509 v1 certificates, which webpki will not parse; with
-            // no identity to check there is nothing that the signature could vouch for.
-            match error {
-                rustls::Error::InvalidCertificate(_) => {
-                    Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-                }
-                other => Err(other),
-            }
-        })
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+            .or_else(accept_old_certificate)
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
         certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms).or_else(|error| {
-            match error {
-                rustls::Error::InvalidCertificate(_) => {
-                    Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-                }
-                other => Err(other),
-            }
-        })
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+            .or_else(accept_old_certificate)
     }
 
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Servers generate themselves X.509 v1 certificates, which webpki will not parse; with no identity to check there
+/// is nothing that the signature could vouch for.
+fn accept_old_certificate(error: rustls::Error) -> Result<HandshakeSignatureValid, rustls::Error> {
+    match error {
+        rustls::Error::InvalidCertificate(_) => Ok(HandshakeSignatureValid::assertion()),
+        other => Err(other),
     }
 }

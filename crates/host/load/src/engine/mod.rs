@@ -201,8 +201,9 @@ pub fn run_load(
 ) -> Result<Totals, RunError> {
     check_plan(&plan)?;
     let open = !matches!(plan.pace, Pacing::Closed);
+    let multi_statements = plan.mix.may_hold_several();
     let access = SessionFactory {
-        target: plan.target.clone(),
+        target: Target { multi_statements, ..plan.target.clone() },
         mix: Arc::new(plan.mix.clone()),
         prepared: plan.prepared,
     };

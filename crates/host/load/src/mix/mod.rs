@@ -85,6 +85,12 @@ pub enum MixError {
 }
 
 impl Mix {
+    /// True if a text may be of several statements: it has a `;` before its end, be it in a quoted text.
+    pub fn may_hold_several(&self) -> bool {
+        let has_inner = |sql: &str| sql.trim_end().trim_end_matches(';').contains(';');
+        self.statements.iter().any(|statement| has_inner(&statement.sql))
+    }
+
     /// Fails where there is no event, or an event without a statement or with a weight below zero.
     pub fn new(statements: Vec<Statement>, events: Vec<Event>, tables: u32) -> Result<Self, MixError> {
         let invalid = |text: String| Err(MixError::Invalid(text));

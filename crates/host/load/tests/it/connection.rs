@@ -156,6 +156,9 @@ fn results_come_back_whole_whatever_their_size() {
 fn an_error_leaves_the_session_usable_and_several_results_are_drained() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
     let mut connection = server.connect_as_root();
+    assert_eq!(connection.query("SELECT 1; SELECT 2").unwrap_err().code(), 1064);
+    let several = Target { multi_statements: true, ..server.unix_target() };
+    let mut connection = Connection::connect(&several).unwrap();
     let error = connection.query("SELECT * FROM mysql.no_such_table").unwrap_err();
     assert_eq!((error.code(), error.is_fatal()), (1146, false));
     assert_eq!(connection.query("SELECT 1; SELECT 2; DO 3").unwrap().scalar(), Some("1"));

@@ -50,10 +50,9 @@ fn system_nothing_written_reaches_the_binary_log_where_sessions_keep_out_of_it()
 fn a_session_statement_that_fails_refuses_the_login_and_is_named() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
     create_tables(&server);
-    server
-        .connect_as_root()
-        .exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'; GRANT SELECT ON sbtest.* TO u@'%'")
-        .unwrap();
+    let mut root = server.connect_as_root();
+    root.exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
+    root.exec_drop("GRANT SELECT ON sbtest.* TO u@'%'").unwrap();
     let target = Target { session: vec![NO_BINLOG.into()], ..target_as_user(server.tcp_target(), "u", "p") };
     let error = Connection::connect(&target).map(|_| ()).unwrap_err();
     assert!(error.code() == 1227 && error.to_string().contains("sql_log_bin = 0"), "{error}");

@@ -23,7 +23,7 @@ use rig::Rig;
 use std::path::{Path, PathBuf};
 use toll_journal::Journal;
 use toll_model::placeholders::PlaceholderValues;
-use toll_mysql::Target;
+use toll_mysql::{ClientFamily, Target};
 use toll_record::Setup;
 use toll_server::Sandbox;
 use toll_server::lock::ServerLock;
@@ -148,9 +148,7 @@ impl Testbed {
 /// Writes an option file for client programs among the treatments, readable by its owner only. Returns its
 /// path.
 fn write_client_defaults(work_dir: &Path, number: usize, target: &Target) -> anyhow::Result<String> {
-    // Inside double quotes the clients undo a backslash before these two.
-    let password = target.password.expose().replace('\\', "\\\\").replace('"', "\\\"");
-    let text = format!("[client]\nuser=\"{}\"\npassword=\"{password}\"\n", target.user);
+    let text = target.to_login_file(ClientFamily::Any);
     let path = work_dir.join(if number == 0 { "client.cnf".into() } else { format!("client-{number}.cnf") });
     private_file::write(&path, &text)?;
     Ok(path.display().to_string())

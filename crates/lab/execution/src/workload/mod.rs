@@ -22,7 +22,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_model::rig::TRANSPORTS;
-use toll_mysql::{Address, Compression, Target, Tls};
+use toll_mysql::{Address, Compression, Target, Tls, TlsOptions};
 use toll_record::{Clock, Workload};
 use toll_sys::cancel::CancelToken;
 use toll_sys::process::escalate;
@@ -55,7 +55,10 @@ impl Endpoints {
         };
         Ok(match transport {
             "tcp" => tcp,
-            "tls" => Target { tls: Tls::Required, ..tcp },
+            "tls" if tcp.tls == Tls::Off => {
+                Target { tls: Tls::Required, tls_options: TlsOptions::default(), ..tcp }
+            }
+            "tls" => tcp,
             "compress" => Target { compress: Compression::Zlib, ..tcp },
             "localhost" => Target { address: at("localhost"), ..tcp },
             "ipv6" => Target { address: at("::1"), ..tcp },

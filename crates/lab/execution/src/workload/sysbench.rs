@@ -4,7 +4,7 @@
 
 use super::DriverContext;
 use super::bin_stream::{BinReader, ReportedBin};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -88,6 +88,9 @@ fn write_settings(
     match &target.address {
         Address::Tcp { host, port } => writeln!(text, "mysql-host={host}\nmysql-port={port}")?,
         Address::Unix(socket) => writeln!(text, "mysql-socket={}", socket.display())?,
+    }
+    if target.tls.ca().is_some() || target.tls_options.client_certificate.is_some() {
+        bail!("sysbench knows no certificates, and the server's option file names some: use --driver toll");
     }
     if target.tls != Tls::Off {
         writeln!(text, "mysql-ssl=on")?;

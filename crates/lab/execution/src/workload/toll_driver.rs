@@ -5,9 +5,9 @@ use super::bin_stream::{BinReader, ReportedBin};
 use anyhow::Context;
 use std::process::Command;
 use toll_load::bins::BinLine;
-use toll_mysql::{Address, Compression, Target, Tls};
+use toll_mysql::{Address, ClientFamily, Compression, PasswordOptIns, Target, Tls};
 use toll_record::Workload;
-use toll_sys::child_process;
+use toll_sys::{child_process, private_file};
 
 /// Width of its bins, microseconds.
 const BIN_US: u64 = 100_000;
@@ -55,8 +55,11 @@ pub fn build_command(
         // Windows then hold whole transactions: on that clock, most of the noise was how their edges cut them.
         command.arg("--rest-at-edges");
     }
-    if target.tls != Tls::Off {
-        command.arg("--tls");
+    if target.tls != Tls::Off || target.password_opt_ins != PasswordOptIns::default() {
+        let path = context.dir.join("load.cnf");
+        let lines = target.security_lines(ClientFamily::Mysql).join("\n");
+        private_file::write(&path, &format!("[client]\n{lines}\n"))?;
+        command.arg("--defaults-file").arg(path);
     }
     if target.compress != Compression::Off {
         command.arg("--compress");
