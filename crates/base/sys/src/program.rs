@@ -1,7 +1,12 @@
 //! Lookup of programs: their path, or the reason why one cannot be started.
 
 use crate::redact;
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+
+/// This very program, for its own children. Its file may be replaced while it runs, as by an upgrade; only a child
+/// that this process starts itself may use it.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Directories outside a user's PATH where distributions install servers.
 const EXTRA_DIRS: [&str; 5] =
@@ -14,6 +19,21 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .chain(EXTRA_DIRS.iter().map(PathBuf::from))
         .map(|dir| dir.join(name))
         .find(|path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file())
+}
+
+/// Path of this program, for commands that others start.
+///
+/// # Errors
+/// Its file was replaced or removed since it was started.
+pub fn own_program_path() -> Result<PathBuf> {
+    let path = std::fs::read_link(OWN_PROGRAM).context("cannot find toll's own program")?;
+    if !path.exists() {
+        bail!(
+            "toll's own program was replaced or removed since it was started: {}. Start it again.",
+            path.display()
+        );
+    }
+    Ok(path)
 }
 
 /// Why a program, by its name or its path, cannot be started; `None`: it can.

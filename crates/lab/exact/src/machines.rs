@@ -10,6 +10,7 @@ use toll_model::plan::RunOverrides;
 use toll_record::RunDir;
 use toll_sys::cancel::CancelToken;
 use toll_sys::private_file;
+use toll_sys::program::own_program_path;
 use toll_vm::{Kit, Machine, MachineEvent, MachineSpec};
 
 /// Seeds of machines lie so far apart: those of neighbours draw nothing alike.
@@ -143,7 +144,7 @@ impl MachineSet<'_> {
             ..self.request.overrides.clone()
         };
         GuestRequest { overrides, ..self.request.clone() }.write(&shared)?;
-        let toll = std::env::current_exe().context("cannot find the toll binary itself")?;
+        let toll = own_program_path()?;
         let spec = MachineSpec {
             name: format!("virtual machine {}", number + 1),
             memory_bytes: self.memory_bytes,

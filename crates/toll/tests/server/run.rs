@@ -200,6 +200,32 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
 }
 
 #[test]
+fn a_run_goes_on_though_the_file_of_its_program_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("toll").display().to_string();
+    // Not by this process: what a test beside this one forks would keep the copy open for writing.
+    let copied = std::process::Command::new("cp").args([env!("CARGO_BIN_EXE_toll"), &program]).status();
+    assert!(copied.unwrap().success());
+    let lab = lab::Lab::of(&program, env!("CARGO_TARGET_TMPDIR"));
+    let (out, words) = (lab.path("run"), lab.path("words"));
+    let arms = ["--arms", "tcp-64,text-64", "--rounds", "2", "--window", "300ms", "--rate", "300"];
+    let options = ["--rows", "500", "--table-rows", "2000", "--seed", "3", "--out", &out];
+    let asked = [&["run", "socket-vs-tcp", "--profile", "quick"], &arms[..], &options].concat();
+    let mut run = lab.spawn_with_stderr(&asked, &words);
+    lab.wait_for_trials(&out, 1);
+    // As a package's upgrade does it.
+    let newer = lab.write("newer", "#!/bin/sh\nexit 1\n");
+    std::fs::rename(newer, &program).unwrap();
+    let status = run.wait().unwrap();
+    assert!(status.success(), "{}", std::fs::read_to_string(&words).unwrap());
+    let result = read_result(&out);
+    for name in ["tcp-64", "text-64"] {
+        assert_eq!(arm(&result, name)["windows"], 2, "{name}: {:#}", result["warnings"]);
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn sysbench_drives_lasting_and_short_connections() {
     if toll_sys::program::find_program("sysbench").is_none() {
         toll_testkit::skip!("this test needs sysbench");

@@ -14,6 +14,7 @@ use toll_mysql::Target;
 use toll_record::{HeldIn, Host, Setup};
 use toll_server::AllowedChanges;
 use toll_sys::cancel::CancelToken;
+use toll_sys::program::own_program_path;
 use toll_sys::{cgroup, private_file};
 
 /// Choice of the server for a run.
@@ -84,8 +85,7 @@ pub fn open(
         servers: Vec::new(),
         rig_missing: BTreeMap::new(),
     };
-    let toll = std::env::current_exe().context("cannot find the toll binary itself")?;
-    testbed.define_placeholder("toll", &toll.display().to_string());
+    testbed.define_placeholder("toll", &own_program_path()?.display().to_string());
     rig::open(&setup.rig, BuildPhase::BeforeServers, &mut testbed)?;
     match choice {
         ServerChoice::None => {}

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use toll_sys::child_process;
+use toll_sys::program::OWN_PROGRAM;
 
 /// Command line of `toll enter` before it has become the program.
 const ENTER_PREFIX: &[u8] = b"/proc/self/exe\0enter\0";
@@ -16,8 +17,7 @@ pub fn build_command(groups: &[PathBuf], program: &Path, words: &[String]) -> Co
         command.args(words);
         return command;
     }
-    // Itself, even if its file was replaced meanwhile.
-    let mut command = child_process::clean_env_command("/proc/self/exe");
+    let mut command = child_process::clean_env_command(OWN_PROGRAM);
     command.arg("enter").args(groups).arg("--").arg(program).args(words);
     command
 }

@@ -2,11 +2,12 @@
 
 use super::DriverContext;
 use super::bin_stream::{BinReader, ReportedBin};
-use anyhow::Context;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use toll_load::bins::BinLine;
 use toll_mysql::{Address, ClientFamily, Compression, PasswordOptIns, Target, Tls};
 use toll_record::Workload;
+use toll_sys::program::OWN_PROGRAM;
 use toll_sys::{child_process, private_file};
 
 /// Width of its bins, microseconds.
@@ -17,9 +18,8 @@ pub fn build_command(
     target: &Target,
     context: &DriverContext<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
-    let program = std::env::current_exe().context("cannot find the toll binary itself")?;
-    let mut command = child_process::clean_env_command(program);
-    command.arg("load").arg(&workload.profile).args(["--time", "0"]);
+    let mut command = child_process::clean_env_command(OWN_PROGRAM);
+    command.arg0("toll").arg("load").arg(&workload.profile).args(["--time", "0"]);
     command.args(["--bins", &format!("{}ms", BIN_US / 1000)]);
     match &target.address {
         Address::Tcp { host, port } => {
