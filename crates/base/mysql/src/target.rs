@@ -3,6 +3,7 @@
 use crate::error::TargetError;
 use crate::option_file;
 use crate::tls::{Tls, TlsOptions, TlsReader};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,7 +60,7 @@ pub enum Compression {
 
 /// Ways to give a password away that a server may ask for, and that the user has allowed. All are off by default,
 /// because whoever sits between client and server can ask, too.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PasswordOptIns {
     /// Encrypt the password for the public key that the server itself sends (`get-server-public-key`).
     pub get_server_public_key: bool,

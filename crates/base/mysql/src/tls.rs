@@ -5,9 +5,11 @@
 
 use crate::error::TargetError;
 use crate::option_file::Entry;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Tls {
     #[default]
     Off,
@@ -30,14 +32,14 @@ impl Tls {
 }
 
 /// What this client shows to a server that asks for a certificate. Both are PEM files.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientCertificate {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
 /// Details of TLS, which matter only where it is on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsOptions {
     /// An option file or a DSN says what TLS is to be; otherwise it is off by default.
     pub is_stated: bool,
@@ -45,6 +47,7 @@ pub struct TlsOptions {
     pub without_tls12: bool,
     pub without_tls13: bool,
     /// Names and lines of the option file, as they stand there.
+    #[serde(skip)]
     pub lines: Vec<(String, String)>,
 }
 

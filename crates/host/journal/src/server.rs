@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use toll_mysql::{Address, Connection, NO_BINLOG, PasswordOptIns, Secret, Target, Tls};
+use toll_mysql::{Address, Connection, NO_BINLOG, PasswordOptIns, Secret, Target, Tls, TlsOptions};
 use toll_sys::slow_warning::SlowWarning;
 
 /// A server as a journal line names it.
@@ -19,15 +19,11 @@ pub struct ServerRef {
     port: u16,
     socket: Option<PathBuf>,
     user: String,
-    /// Option file with the password.
+    /// Option file with the account. Address and security are here, should it say something else by now.
     defaults_file: Option<PathBuf>,
-    tls: bool,
-    /// Authority that the server's certificate must come from.
-    ca: Option<PathBuf>,
-    #[serde(default)]
-    get_server_public_key: bool,
-    #[serde(default)]
-    enable_cleartext_plugin: bool,
+    tls: Tls,
+    tls_options: TlsOptions,
+    password_opt_ins: PasswordOptIns,
     /// With the password, for as long as this process lives.
     #[serde(skip)]
     live_target: Option<Box<Target>>,
@@ -36,6 +32,7 @@ pub struct ServerRef {
 impl ServerRef {
     /// `defaults_file` is the option file that `target` was read from, if it was.
     pub fn from_target(target: &Target, defaults_file: Option<PathBuf>) -> Self {
+        let target = with_absolute_paths(target);
         let (host, port, socket) = match &target.address {
             Address::Tcp { host, port } => (Some(host.clone()), *port, None),
             Address::Unix(path) => (None, 0, Some(path.clone())),
@@ -46,11 +43,10 @@ impl ServerRef {
             socket,
             user: target.user.clone(),
             defaults_file: defaults_file.and_then(|path| std::path::absolute(path).ok()),
-            tls: target.tls != Tls::Off,
-            ca: target.tls.ca().cloned(),
-            get_server_public_key: target.password_opt_ins.get_server_public_key,
-            enable_cleartext_plugin: target.password_opt_ins.enable_cleartext_plugin,
-            live_target: Some(Box::new(target.clone())),
+            tls: target.tls.clone(),
+            tls_options: target.tls_options.clone(),
+            password_opt_ins: target.password_opt_ins.clone(),
+            live_target: Some(Box::new(target)),
         }
     }
 
@@ -73,27 +69,53 @@ impl ServerRef {
             return Ok(Target::clone(live));
         }
         let address = self.address();
-        if let Some(given) = credentials.login.as_ref().filter(|given| given.address == address) {
+        let given = credentials.login.as_ref().filter(|given| given.address == address);
+        if let Some(given) = given.filter(|given| given.tls_options.is_stated) {
             return Ok(given.clone());
         }
-        let password = credentials.password.clone().unwrap_or_default();
-        if let Some(path) = &self.defaults_file {
-            let target = Target::from_defaults_file(path)?;
-            let password = if target.password.is_empty() { password } else { target.password };
-            return Ok(Target { password, ..target });
-        }
-        let tls = match (&self.ca, self.tls) {
-            (Some(ca), _) => Tls::Verified { ca: ca.clone() },
-            (None, true) => Tls::Required,
-            (None, false) => Tls::Off,
-        };
-        let password_opt_ins = PasswordOptIns {
-            get_server_public_key: self.get_server_public_key,
-            enable_cleartext_plugin: self.enable_cleartext_plugin,
-            ..PasswordOptIns::default()
-        };
-        Ok(Target { address, user: self.user.clone(), password, tls, password_opt_ins, ..Target::default() })
+        let (user, password) = self.account(given, credentials)?;
+        Ok(Target {
+            address,
+            user,
+            password,
+            tls: self.tls.clone(),
+            tls_options: self.tls_options.clone(),
+            password_opt_ins: self.password_opt_ins.clone(),
+            ..Target::default()
+        })
     }
+
+    fn account(&self, given: Option<&Target>, credentials: &Credentials) -> Result<(String, Secret)> {
+        if let Some(given) = given {
+            return Ok((given.user.clone(), given.password.clone()));
+        }
+        let password = credentials.password.clone().unwrap_or_default();
+        let Some(path) = &self.defaults_file else { return Ok((self.user.clone(), password)) };
+        let read = Target::from_defaults_file(path)?;
+        Ok((read.user, if read.password.is_empty() { password } else { read.password }))
+    }
+}
+
+/// `toll clean` may run in another directory.
+fn with_absolute_paths(target: &Target) -> Target {
+    let absolute = |path: &mut PathBuf| {
+        if let Ok(whole) = std::path::absolute(&*path) {
+            *path = whole;
+        }
+    };
+    let mut target = target.clone();
+    match &mut target.tls {
+        Tls::VerifiedCa { ca } | Tls::Verified { ca } => absolute(ca),
+        Tls::Off | Tls::Required => {}
+    }
+    if let Some(own) = &mut target.tls_options.client_certificate {
+        absolute(&mut own.certificate);
+        absolute(&mut own.key);
+    }
+    if let Some(key) = &mut target.password_opt_ins.server_public_key_path {
+        absolute(key);
+    }
+    target
 }
 
 impl std::fmt::Display for ServerRef {
@@ -105,7 +127,7 @@ impl std::fmt::Display for ServerRef {
 /// With what `toll clean` logs in where a journal names a server.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Used for the server at this very address.
+    /// Used for the server at this very address. If it says nothing of TLS, that of the journal holds.
     pub login: Option<Target>,
     /// Used for any other whose option file is not known or holds none.
     pub password: Option<Secret>,
@@ -201,4 +223,81 @@ pub(super) fn run_statements(
         bail!("the server at {server} refused {}", refused.join("; "));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use toll_mysql::ClientCertificate;
+
+    /// Of a process that ended, as the next one reads it.
+    fn reread(server: &ServerRef) -> ServerRef {
+        serde_json::from_str(&serde_json::to_string(server).unwrap()).unwrap()
+    }
+
+    fn write_options(dir: &Path, lines: &str) -> PathBuf {
+        let path = dir.join("client.cnf");
+        std::fs::write(&path, format!("[client]\nhost=10.0.0.1\n{lines}\n")).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_change_is_undone_with_the_security_that_it_was_made_with() {
+        let dir = tempfile::tempdir().unwrap();
+        for lines in [
+            "ssl-mode=VERIFY_CA\nssl-ca=/ca.pem",
+            "ssl-mode=VERIFY_IDENTITY\nssl-ca=/ca.pem\ntls-version=TLSv1.3",
+            "ssl-ca=/ca.pem\nssl-cert=/c.pem\nssl-key=/k.pem",
+            "ssl-mode=REQUIRED\nenable-cleartext-plugin",
+            "ssl\nget-server-public-key",
+            "skip-ssl\nserver-public-key-path=/key.pem",
+            "",
+        ] {
+            let file = write_options(dir.path(), &format!("user=a\npassword=first\n{lines}"));
+            let made_with = Target::from_defaults_file(&file).unwrap();
+            let from_file = reread(&ServerRef::from_target(&made_with, Some(file.clone())));
+            let from_dsn = reread(&ServerRef::from_target(&made_with, None));
+            // Somebody has edited it since.
+            std::fs::write(&file, "[client]\nhost=elsewhere\nuser=b\npassword=second\n").unwrap();
+            let login = Target { address: made_with.address.clone(), ..Target::default() };
+            let given = Credentials { login: Some(login), password: None };
+            for (server, credentials, user) in [
+                (&from_file, &Credentials::default(), "b"),
+                (&from_dsn, &Credentials::default(), "a"),
+                (&from_dsn, &given, "root"),
+            ] {
+                let target = server.target(credentials).unwrap();
+                assert_eq!((&target.address, target.user.as_str()), (&made_with.address, user), "{lines}");
+                assert_eq!(target.tls, made_with.tls, "{lines}");
+                let options = TlsOptions { lines: Vec::new(), ..made_with.tls_options.clone() };
+                assert_eq!(target.tls_options, options, "{lines}");
+                assert_eq!(target.password_opt_ins, made_with.password_opt_ins, "{lines}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_login_that_says_what_tls_is_to_be_has_the_last_word() {
+        let made_with = Target { tls: Tls::Verified { ca: "/ca.pem".into() }, ..Target::default() };
+        let server = reread(&ServerRef::from_target(&made_with, None));
+        let login = Target::parse_dsn("mysql://root@127.0.0.1/?tls=off").unwrap();
+        let credentials = Credentials { login: Some(login), password: None };
+        assert_eq!(server.target(&credentials).unwrap().tls, Tls::Off);
+    }
+
+    #[test]
+    fn files_of_a_login_are_found_from_another_directory() {
+        let certificate = ClientCertificate { certificate: "c.pem".into(), key: "k.pem".into() };
+        let target = Target {
+            tls: Tls::VerifiedCa { ca: "ca.pem".into() },
+            tls_options: TlsOptions { client_certificate: Some(certificate), ..TlsOptions::default() },
+            ..Target::default()
+        };
+        let read = reread(&ServerRef::from_target(&target, None)).target(&Credentials::default()).unwrap();
+        let own = read.tls_options.client_certificate.unwrap();
+        for path in [read.tls.ca().unwrap(), &own.certificate, &own.key] {
+            assert!(path.is_absolute(), "{}", path.display());
+        }
+    }
 }
