@@ -12,7 +12,7 @@ use anyhow::bail;
 use std::path::PathBuf;
 use toll_journal::Undo;
 use toll_model::plan::{ServerFacts, TestbedFacts};
-use toll_mysql::{Address, Target};
+use toll_mysql::{Address, Target, Tls};
 use toll_record::DataSetup;
 use toll_server::lock::ServerLock;
 use toll_server::{AllowedChanges, ExternalServer};
@@ -59,6 +59,7 @@ pub fn open(
         variables: admin.query_variables("%")?,
         can_set_global: admin.can_set_global(),
         log_error: logs.as_ref().err().cloned(),
+        uses_tls: server.target().tls != Tls::Off,
     }));
     testbed.servers.push(ServerHandle {
         number: 0,

@@ -80,6 +80,7 @@ fn start_server(
         variables: admin.query_variables("%")?,
         can_set_global: admin.can_set_global(),
         log_error: None,
+        uses_tls: false,
     };
     let standing = ServerHandle {
         number,

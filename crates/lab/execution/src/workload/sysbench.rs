@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 use toll_load::mix::Profile;
+use toll_model::plan::NO_SYSBENCH_TLS;
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::{Bin, Workload};
 use toll_sys::{child_process, clock, private_file};
@@ -89,11 +90,8 @@ fn write_settings(
         Address::Tcp { host, port } => writeln!(text, "mysql-host={host}\nmysql-port={port}")?,
         Address::Unix(socket) => writeln!(text, "mysql-socket={}", socket.display())?,
     }
-    if target.tls.ca().is_some() || target.tls_options.client_certificate.is_some() {
-        bail!("sysbench knows no certificates, and the server's option file names some: use --driver toll");
-    }
     if target.tls != Tls::Off {
-        writeln!(text, "mysql-ssl=on")?;
+        bail!(NO_SYSBENCH_TLS);
     }
     if target.compress != Compression::Off {
         writeln!(text, "mysql-compression=on")?;

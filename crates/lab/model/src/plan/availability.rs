@@ -8,6 +8,11 @@ use toll_record::{Arm, HeldIn, Setup};
 /// Placeholders that each trial fills in for itself.
 pub const PER_TRIAL_PLACEHOLDERS: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
 
+/// sysbench 1.0 tries TLS with certificates of fixed names in its working directory. If the server offers no TLS (or
+/// somebody in between says so), it logs in without. Nothing in its output tells the two apart.
+pub const NO_SYSBENCH_TLS: &str = "sysbench cannot be made to use TLS: it goes on in clear text with a server that \
+                                   offers none, and checks no certificate that the account names. Use --driver toll";
+
 /// Capabilities of the host and its servers.
 #[derive(Debug, Clone)]
 pub struct TestbedFacts {
@@ -57,6 +62,8 @@ pub struct ServerFacts {
     pub can_set_global: bool,
     /// The reason why the server's logs cannot be read; `None` if they can.
     pub log_error: Option<String>,
+    /// The account is used with TLS, whatever the transport.
+    pub uses_tls: bool,
 }
 
 impl TestbedFacts {
@@ -117,6 +124,9 @@ fn with_open(fill: &PlaceholderValues) -> PlaceholderValues {
 
 fn unavailable_reason_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
     let treatment = &arm.treatment;
+    if arm.workload.driver == "sysbench" && (server.uses_tls || arm.workload.transport == "tls") {
+        return Some(NO_SYSBENCH_TLS.into());
+    }
     if treatment.has_statements() && !server.can_set_global {
         return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
     }
@@ -198,8 +208,13 @@ mod tests {
             address: "/run/mysqld.sock".into(),
             config: vec![],
         };
-        let server =
-            ServerFacts { server, variables: BTreeMap::new(), can_set_global: true, log_error: None };
+        let server = ServerFacts {
+            server,
+            variables: BTreeMap::new(),
+            can_set_global: true,
+            log_error: None,
+            uses_tls: false,
+        };
         let missing = missing.iter().map(|(required, why)| (required.clone(), (*why).to_owned()));
         TestbedFacts {
             host: HostFacts {
@@ -245,6 +260,24 @@ mod tests {
                 assert_eq!(why.as_deref(), (dump == own).then_some("not installed"));
             }
         }
+    }
+
+    #[test]
+    fn sysbench_is_refused_where_the_login_is_to_be_encrypted() {
+        let overrides = RunOverrides {
+            arms: Some(vec!["tcp-64".into(), "tls-64".into()]),
+            driver: Some("sysbench".into()),
+            ..RunOverrides::default()
+        };
+        let scenario = Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
+        let resolved = ResolvedScenario::new(scenario, &overrides).unwrap();
+        let mut facts = facts("mariadb", &[]);
+        assert_eq!(planned(&resolved, &facts, "tcp-64").unavailable, None);
+        assert_eq!(planned(&resolved, &facts, "tls-64").unavailable.as_deref(), Some(NO_SYSBENCH_TLS));
+        // The account's option file asks for TLS: nothing can run, and so the baseline's reason is the error.
+        facts.servers[0].as_mut().unwrap().uses_tls = true;
+        let error = resolved.plan(&facts, &|_| fill(), vec![]).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(NO_SYSBENCH_TLS), "{error}");
     }
 
     #[test]

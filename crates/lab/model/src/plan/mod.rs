@@ -29,7 +29,8 @@ pub use apply_sizing::{
     pilot_durations_s, set_settle_times, sizing_input,
 };
 pub use availability::{
-    HostFacts, Required, ServerFacts, TestbedFacts, required, unavailable_reason, unrunnable_reason,
+    HostFacts, NO_SYSBENCH_TLS, Required, ServerFacts, TestbedFacts, required, unavailable_reason,
+    unrunnable_reason,
 };
 pub use overrides::RunOverrides;
 pub use redaction::{check_unredacted, redact_plan};
