@@ -3,6 +3,7 @@
 //! TLS traffic can be captured if the library is a file that exports its functions.
 
 use super::elf;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Functions that are probed: the two that transfer bytes.
@@ -30,37 +31,76 @@ impl TlsLibrary {
         Self::find_among(&candidates(&maps), Path::new(&format!("/proc/{pid}/root")))
     }
 
-    fn find_among(names: &[String], root: &Path) -> Result<Self, String> {
-        for name in names {
-            if name.ends_with(" (deleted)") {
-                return Err(format!("{name} was replaced since the server has started: restart the server"));
+    fn find_among(files: &[MappedFile], root: &Path) -> Result<Self, String> {
+        for file in files {
+            if file.name.ends_with(" (deleted)") {
+                return Err(format!(
+                    "{} was replaced since the server has started: restart the server",
+                    file.name
+                ));
             }
-            let path = root.join(name.trim_start_matches('/'));
+            let path = file.path_from_here(root);
             if let Some(offsets) = elf::function_offsets(&path, FUNCTIONS) {
-                return Ok(Self { name: name.clone(), path, offsets });
+                return Ok(Self { name: file.name.clone(), path, offsets });
             }
         }
         Err("the server has its TLS library built in, or one that is not OpenSSL's".into())
     }
 }
 
+/// A file of a process's memory map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct MappedFile {
+    name: String,
+    /// Numbers of the device, major and minor.
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl MappedFile {
+    /// Range, rights, offset, device, inode, then the path with whatever blanks it has.
+    fn parse(line: &str) -> Option<Self> {
+        let (numbers, path) = line.split_once('/')?;
+        let mut fields = numbers.split_ascii_whitespace().skip(3);
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let number = |hex| u32::from_str_radix(hex, 16).ok();
+        let device = (number(major)?, number(minor)?);
+        Some(Self { name: format!("/{path}"), device, inode: fields.next()?.parse().ok()? })
+    }
+
+    /// The same file, as it is reached from here. `root`: the root directory of the process.
+    ///
+    /// In another mount namespace the name begins at that root; in a chroot it begins at our own root, and includes
+    /// the chroot. Both names may lead to a file, but only one to this file.
+    fn path_from_here(&self, root: &Path) -> PathBuf {
+        let below_root = root.join(self.name.trim_start_matches('/'));
+        let as_named = PathBuf::from(&self.name);
+        // btrfs and overlayfs have other numbers in the map than in stat: there only the first name remains.
+        if !self.is_at(&below_root) && self.is_at(&as_named) { as_named } else { below_root }
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|found| {
+            let device = (libc::major(found.dev()), libc::minor(found.dev()));
+            device == self.device && found.ino() == self.inode
+        })
+    }
+}
+
 /// Files of a memory map that may hold a TLS library: those that are named like one, then the program itself, which
 /// is mapped first.
-fn candidates(maps: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for line in maps.lines() {
-        // Range, rights, offset, device, inode, then the path with whatever blanks it has.
-        let Some((_, path)) = line.split_once('/') else { continue };
-        let path = format!("/{path}");
-        let is_first = names.is_empty();
-        if (is_first || path.contains("libssl")) && !names.contains(&path) {
-            names.push(path);
+fn candidates(maps: &str) -> Vec<MappedFile> {
+    let mut files: Vec<MappedFile> = Vec::new();
+    for file in maps.lines().filter_map(MappedFile::parse) {
+        let is_first = files.is_empty();
+        if (is_first || file.name.contains("libssl")) && files.iter().all(|known| known.name != file.name) {
+            files.push(file);
         }
     }
-    if names.len() > 1 {
-        names.rotate_left(1);
+    if files.len() > 1 {
+        files.rotate_left(1);
     }
-    names
+    files
 }
 
 #[cfg(test)]
@@ -75,17 +115,45 @@ mod tests {
             7f01-7f02 r-xp 00000000 fe:00 13  /usr/lib/libc.so.6\n\
             7f02-7f03 r--p 00000000 fe:00 14  /opt/my sql/libssl.so.3\n\
             7f03-7f04 r-xp 00000000 fe:00 14  /opt/my sql/libssl.so.3\n";
-        assert_eq!(candidates(maps), ["/opt/my sql/libssl.so.3", "/usr/sbin/mariadbd"]);
+        let found = candidates(maps);
+        let names: Vec<_> = found.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["/opt/my sql/libssl.so.3", "/usr/sbin/mariadbd"]);
+        assert_eq!((found[0].device, found[0].inode), ((0xfe, 0), 14));
         assert!(candidates("").is_empty());
+    }
+
+    #[test]
+    fn a_library_is_found_in_a_chroot_and_in_a_container() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, name) = (dir.path().join("jail"), "lib/libssl.so.3");
+        let inside = root.join(name);
+        std::fs::create_dir_all(inside.parent().unwrap()).unwrap();
+        std::fs::write(&inside, "").unwrap();
+        let numbers = std::fs::metadata(&inside).unwrap();
+        let device = (libc::major(numbers.dev()), libc::minor(numbers.dev()));
+        let mapped = |name: String| MappedFile { name, device, inode: numbers.ino() };
+        // Container: the map's name begins at the server's root.
+        assert_eq!(mapped(format!("/{name}")).path_from_here(&root), inside);
+        // Chroot: it includes the server's root.
+        let in_chroot = mapped(inside.display().to_string());
+        assert_eq!(in_chroot.path_from_here(&root), inside);
+        // The same name inside, and another file.
+        let other = root.join(inside.strip_prefix("/").unwrap());
+        std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+        std::fs::write(&other, "").unwrap();
+        assert_eq!(in_chroot.path_from_here(&root), inside);
+        // Numbers that fit neither.
+        let unknown = MappedFile { inode: 0, ..in_chroot };
+        assert_eq!(unknown.path_from_here(&root), other);
     }
 
     #[test]
     fn why_nothing_can_be_read_is_said() {
         let root = Path::new("/");
-        let none = TlsLibrary::find_among(&["/bin/sh".to_owned()], root).unwrap_err();
+        let mapped = |name: &str| [MappedFile { name: name.to_owned(), device: (0, 0), inode: 0 }];
+        let none = TlsLibrary::find_among(&mapped("/bin/sh"), root).unwrap_err();
         assert_eq!(none, "the server has its TLS library built in, or one that is not OpenSSL's");
-        let replaced =
-            TlsLibrary::find_among(&["/usr/lib/libssl.so.3 (deleted)".to_owned()], root).unwrap_err();
+        let replaced = TlsLibrary::find_among(&mapped("/usr/lib/libssl.so.3 (deleted)"), root).unwrap_err();
         assert!(replaced.contains("restart the server"), "{replaced}");
     }
 }
