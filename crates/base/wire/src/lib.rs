@@ -25,7 +25,6 @@ mod memory_budget;
 mod mysql;
 pub mod packet_builder;
 pub mod pcap;
-mod prehashed;
 pub mod profile;
 pub mod protocol;
 pub mod queries;

@@ -6,9 +6,8 @@
 use crate::direction::{Direction, GapCause};
 use crate::event::Sink;
 use crate::mysql::{Context, Session};
-use crate::prehashed::BuildPrehashed;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 /// Sender of the bytes.
@@ -49,6 +48,7 @@ pub struct SocketChunk<'a> {
 }
 
 impl SocketChunk<'_> {
+    /// For shards.
     pub(crate) fn hash(&self) -> u64 {
         // Sockets may be numbered one after the other; the golden ratio spreads them (Knuth, 6.4).
         let product = u128::from(self.socket) * 0x9e37_79b9_7f4a_7c15;
@@ -56,30 +56,9 @@ impl SocketChunk<'_> {
     }
 }
 
-/// A socket, with its hash.
-#[derive(Debug, Clone, Copy)]
-struct Key {
-    socket: u64,
-    hash: u64,
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        self.socket == other.socket
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
 /// The sessions of all sockets.
 pub(crate) struct SocketSessions {
-    index: HashMap<Key, u32, BuildPrehashed>,
+    index: HashMap<u64, u32, RandomState>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     max_sessions: usize,
@@ -88,7 +67,7 @@ pub(crate) struct SocketSessions {
 
 #[derive(Default)]
 struct Slot {
-    key: Option<Key>,
+    socket: Option<u64>,
     last_ns: u64,
     /// Expected next offset by direction. `None`: no bytes yet.
     next_offsets: [Option<u64>; 2],
@@ -117,18 +96,17 @@ impl SocketSessions {
         chunk: &SocketChunk<'_>,
         context: &mut Context<'_, S>,
     ) {
-        let key = Key { socket: chunk.socket, hash: chunk.hash() };
-        let known = self.index.get(&key).copied();
+        let known = self.index.get(&chunk.socket).copied();
         let slot = match known {
             Some(slot) if chunk.opened => {
                 // The end of the former connection was not captured.
                 self.close(slot, context);
-                self.open(key, chunk, context)
+                self.open(chunk, context)
             }
             Some(slot) => slot,
             // Nothing is known of what is over.
             None if chunk.closed && chunk.full_len == 0 => return,
-            None => self.open(key, chunk, context),
+            None => self.open(chunk, context),
         };
         let place = &mut self.slots[slot as usize];
         place.last_ns = chunk.time_ns;
@@ -140,12 +118,7 @@ impl SocketSessions {
         }
     }
 
-    fn open<S: Sink + ?Sized>(
-        &mut self,
-        key: Key,
-        chunk: &SocketChunk<'_>,
-        context: &mut Context<'_, S>,
-    ) -> u32 {
+    fn open<S: Sink + ?Sized>(&mut self, chunk: &SocketChunk<'_>, context: &mut Context<'_, S>) -> u32 {
         if self.index.len() >= self.max_sessions {
             self.evict(context);
         }
@@ -154,7 +127,7 @@ impl SocketSessions {
             (self.slots.len() - 1) as u32
         });
         let place = &mut self.slots[slot as usize];
-        place.key = Some(key);
+        place.socket = Some(chunk.socket);
         match chunk.client {
             Some((host, port)) => place.session.open(host, port, context.accounting),
             None => place.session.open("", 0, context.accounting),
@@ -165,7 +138,7 @@ impl SocketSessions {
             place.next_offsets = [Some(0); 2];
             place.session.handle_syn(Direction::FromClient, chunk.time_ns);
         }
-        self.index.insert(key, slot);
+        self.index.insert(chunk.socket, slot);
         slot
     }
 
@@ -176,7 +149,7 @@ impl SocketSessions {
         while looked_at < self.index.len().min(16) {
             self.clock_hand = (self.clock_hand + 1) % self.slots.len();
             let slot = &self.slots[self.clock_hand];
-            if slot.key.is_some() {
+            if slot.socket.is_some() {
                 looked_at += 1;
                 if oldest.is_none_or(|(since, _)| slot.last_ns < since) {
                     oldest = Some((slot.last_ns, self.clock_hand));
@@ -190,9 +163,9 @@ impl SocketSessions {
 
     fn close<S: Sink + ?Sized>(&mut self, slot: u32, context: &mut Context<'_, S>) {
         let place = &mut self.slots[slot as usize];
-        let Some(key) = place.key.take() else { return };
+        let Some(socket) = place.socket.take() else { return };
         place.session.close(context);
-        self.index.remove(&key);
+        self.index.remove(&socket);
         self.free.push(slot);
     }
 

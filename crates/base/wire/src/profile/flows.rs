@@ -4,17 +4,16 @@ use super::TrafficSum;
 use super::hyperloglog::HyperLogLog;
 use crate::endpoints::Endpoints;
 use crate::frame::{ACK, Address, FIN, Packet, RST, SYN};
-use crate::prehashed::BuildPrehashed;
+use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{Hash, Hasher};
 
 /// Flows that are kept apart, in some 25 MB (and as much again while they are sorted). Packets of flows that
 /// came later are counted together, and how many flows these are is estimated.
 const MAX_FLOWS: usize = 200_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     Tcp,
     Udp,
@@ -33,24 +32,19 @@ pub struct Flow {
     pub last_ns: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FlowKey {
     transport: Transport,
     ends: Endpoints,
 }
 
 impl FlowKey {
-    fn hash(&self) -> u64 {
+    /// For the estimate of how many there are.
+    fn distinct_hash(&self) -> u64 {
         match self.transport {
             Transport::Tcp => self.ends.hash,
             Transport::Udp => !self.ends.hash,
         }
-    }
-}
-
-impl Hash for FlowKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash());
     }
 }
 
@@ -76,7 +70,7 @@ pub struct FlowLifetimes {
 
 #[derive(Debug)]
 pub struct Flows {
-    tracked: HashMap<FlowKey, FlowEntry, BuildPrehashed>,
+    tracked: HashMap<FlowKey, FlowEntry, RandomState>,
     max: usize,
     tracked_traffic: TrafficSum,
     /// Packets of untracked flows (beyond the limit).
@@ -156,10 +150,10 @@ impl Flows {
         self.untracked_traffic.add(bytes);
         let distinct = self.distinct.get_or_insert_with(|| {
             let mut distinct = HyperLogLog::default();
-            self.tracked.keys().for_each(|key| distinct.add(key.hash()));
+            self.tracked.keys().for_each(|key| distinct.add(key.distinct_hash()));
             distinct
         });
-        distinct.add(key.hash());
+        distinct.add(key.distinct_hash());
     }
 
     /// Flows that were kept apart.

@@ -4,7 +4,7 @@ use super::connection::{Connection, LINGER_NS};
 use super::{Limits, SegmentOutcome, StreamListener};
 use crate::direction::Direction;
 use crate::frame::{SYN, Segment};
-use crate::prehashed::BuildPrehashed;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -13,9 +13,9 @@ const SWEEP_EVERY: u32 = 256;
 /// Connections looked at each time.
 const SWEEP_SLOTS: usize = 8;
 
-/// All connections that are open. A key is hashed when it is made: its `Hash` writes that, one `u64`.
+/// All connections that are open.
 pub(crate) struct ConnectionTable<K, R> {
-    index: HashMap<K, u32, BuildPrehashed>,
+    index: HashMap<K, u32, RandomState>,
     slots: Vec<Slot<K, R>>,
     free: Vec<u32>,
     limits: Limits,
