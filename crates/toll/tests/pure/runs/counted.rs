@@ -29,7 +29,7 @@ fn instructions_of_all_parties_add_up_to_the_whole_of_a_query() {
         assert!((sum / whole - 1.0).abs() < 0.01, "{}: {sum} of {whole}", arm.name);
         arms += 1;
     }
-    assert_eq!(arms, 18);
+    assert_eq!(arms, 29);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_run_on_both_clocks_lays_work_and_time_of_the_same_arms_side_by_side() {
         let arm = result.arms.iter().find(|arm| arm.name == "B").unwrap();
         arm.outcomes[outcome].toll_pct.unwrap()
     };
-    assert_eq!(shown("work"), of_run(&counted, "latency_us_mean"));
+    assert_eq!(shown("work"), of_run(&counted, "cpu_us_per_query"));
     assert_eq!(shown("time"), of_run(&measured, "latency_us_mean"));
     assert_eq!(shown("time, p99"), of_run(&measured, "latency_us_p99"));
     assert!(!chart.x.categories.contains(&"none".to_owned()));
