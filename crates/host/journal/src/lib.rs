@@ -62,7 +62,7 @@ enum JournalLine {
     },
     Change {
         id: UndoId,
-        change: Undo,
+        change: Box<Undo>,
     },
     Done {
         id: UndoId,
@@ -151,7 +151,7 @@ impl Journal {
     pub fn record(&self, change: Undo) -> Result<UndoId> {
         let mut open = self.lock();
         let id = UndoId(open.next);
-        self.append(&mut open, &JournalLine::Change { id, change: change.clone() })?;
+        self.append(&mut open, &JournalLine::Change { id, change: Box::new(change.clone()) })?;
         open.next += 1;
         open.pending.insert(id, change);
         Ok(id)

@@ -134,7 +134,7 @@ impl StoredJournal {
         match line {
             JournalLine::Owner { owner } => self.owner = owner,
             JournalLine::Change { id, change } => {
-                self.pending.insert(id, change);
+                self.pending.insert(id, *change);
             }
             JournalLine::Done { id } => {
                 self.pending.remove(&id);
