@@ -166,9 +166,9 @@ fn data_is_loaded_once_and_cloned_afterwards() {
     let data = &data(7);
     let load = |target: &toll_mysql::Target| {
         let mut connection = Connection::connect(target)?;
-        connection.exec_drop(
-            "create database d; create table d.t (a int primary key); insert into d.t values (42)",
-        )?;
+        ["create database d", "create table d.t (a int primary key)", "insert into d.t values (42)"]
+            .into_iter()
+            .try_for_each(|statement| connection.exec_drop(statement))?;
         Ok(())
     };
     let first =
