@@ -238,7 +238,7 @@ impl Target {
         Ok(target)
     }
 
-    /// True if nobody but this host's own kernel carries what is said: a Unix socket or loopback.
+    /// True if nobody but this host's own kernel carries the connection: a Unix socket or loopback.
     pub fn is_local(&self) -> bool {
         match &self.address {
             Address::Unix(_) => true,

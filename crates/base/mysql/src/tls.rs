@@ -51,7 +51,7 @@ pub struct TlsOptions {
     pub lines: Vec<(String, String)>,
 }
 
-/// Levels of `ssl-mode`. PREFERRED is not among them: it goes on in the clear with whoever asks for that.
+/// Levels of `ssl-mode`. PREFERRED is not among them: it goes on without TLS if the server offers none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Disabled,
@@ -175,7 +175,7 @@ fn parse_mode(value: Option<&str>) -> Result<Mode, String> {
         "VERIFY_CA" => Mode::VerifyCa,
         "VERIFY_IDENTITY" => Mode::VerifyIdentity,
         "PREFERRED" => {
-            return Err("ssl-mode=PREFERRED goes on in the clear with whoever asks for that: write \
+            return Err("ssl-mode=PREFERRED goes on without TLS if the server offers none: write \
                         ssl-mode=REQUIRED, or DISABLED"
                 .into());
         }
