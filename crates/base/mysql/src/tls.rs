@@ -257,7 +257,7 @@ mod tests {
             ("skip-ssl-fips-mode", "ssl-fips-mode"),
             ("SSL-MODE=REQUIRED", "SSL-MODE"),
             ("ssl-verify=1", "ssl-verify"),
-            ("ssl-mode=PREFERRED", "in the clear"),
+            ("ssl-mode=PREFERRED", "goes on without TLS"),
             ("ssl-mode=STRICT", "STRICT"),
             ("ssl-mode", "VERIFY_CA"),
             ("ssl=maybe", "maybe"),
