@@ -16,6 +16,7 @@ pub mod port;
 pub mod printed;
 pub mod server;
 pub mod skip;
+pub mod small_disk;
 pub mod tcpdump;
 pub mod template;
 pub mod wire;

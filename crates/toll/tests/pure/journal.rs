@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use toll_journal::{CleanState, Credentials, Journal, Undo, clean, clean_run};
 use toll_sys::process::{self, ProcessId, RUN_ID_VARIABLE};
+use toll_testkit::small_disk::SmallDisk;
 
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -165,19 +166,8 @@ fn a_path_that_toll_would_never_make_is_not_removed() {
 
 #[test]
 fn a_full_disk_refuses_the_change_instead_of_losing_its_entry() {
-    if !nix::unistd::geteuid().is_root() {
-        toll_testkit::skip!("mounting a small file system needs root");
-        return;
-    }
     let dir = dir();
-    let mount = |arguments: &[&str]| {
-        let status = Command::new("mount").args(arguments).arg(dir.path()).stderr(Stdio::null()).status();
-        status.is_ok_and(|s| s.success())
-    };
-    if !mount(&["-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs"]) {
-        toll_testkit::skip!("cannot mount a tmpfs here");
-        return;
-    }
+    let Some(disk) = SmallDisk::mount(dir.path(), "16k") else { return };
     let journal = Journal::begin_in(dir.path(), "full").expect("a journal");
     let filler = dir.path().join("filler");
     std::fs::write(&filler, [0; 4096]).expect("written");
@@ -191,8 +181,7 @@ fn a_full_disk_refuses_the_change_instead_of_losing_its_entry() {
     std::fs::create_dir(&made).expect("made");
     orphan(journal);
     let said = clean_run(dir.path(), "full").expect("a journal").state;
-    let unmounted = Command::new("umount").arg("--lazy").arg(dir.path()).status().expect("umount");
-    assert!(unmounted.success());
+    drop(disk);
     assert!(format!("{:#}", refused.expect("16 KiB are soon full")).contains("is the disk full?"));
     recorded.expect("there is room again");
     assert!(matches!(&said, CleanState::Undone(undone) if undone.failures.is_empty()), "{said:?}");

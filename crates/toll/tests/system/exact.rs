@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::process::Output;
 use std::time::{Duration, Instant};
 use toll_testkit::lab::{Lab, arm, output_text, read_result};
+use toll_testkit::small_disk::SmallDisk;
 
 /// Whether machines can be started here; a kernel is downloaded where none is at hand.
 fn can_count() -> bool {
@@ -92,6 +93,21 @@ fn nothing_is_left_of_a_run_that_was_interrupted_or_killed() {
         }
     }
     lab.assert_nothing_left();
+}
+
+#[test]
+fn a_full_disk_ends_a_run_with_its_reason_and_leaves_nothing_behind() {
+    if !can_count() {
+        return;
+    }
+    let lab = toll_testkit::lab!();
+    let Some(disk) = SmallDisk::mount(lab.path("small"), "200k") else { return };
+    let words = ["run", "tcpdump-impact", "--profile", "quick", "--arms", "none,B", "--rounds", "2"];
+    let full = exact(&lab, &words, "small/run");
+    assert!(!full.status.success() && output_text(&full).contains("No space left"), "{}", output_text(&full));
+    assert_eq!(machine_of(&lab), None);
+    lab.assert_nothing_left();
+    drop(disk);
 }
 
 /// Begins a run, sends it, or one of its machines, a signal, and looks for what is left.

@@ -2,11 +2,10 @@
 //! late.
 
 use super::ends::{CuttingProxy, Receiver, SyntheticStream, new_keys, new_sender, wait_until};
-use crate::lab::output_text;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use toll_agent::capture::chunk_queue::ChunkSink;
 use toll_agent::capture::stream::{SenderKey, StreamSink};
+use toll_testkit::small_disk::SmallDisk;
 
 #[test]
 fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
@@ -140,33 +139,10 @@ fn a_receiver_that_is_ended_in_order_and_another_have_each_chunk_once() {
     assert!(std::fs::read(&second.files()[0]).unwrap() == rest, "{later}");
 }
 
-/// A file system of a megabyte, removed with the test.
-struct SmallDisk(String);
-
-impl SmallDisk {
-    fn mount(&self, options: &str) {
-        let output =
-            Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs", &self.0]).output().unwrap();
-        assert!(output.status.success(), "{}", output_text(&output));
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["--lazy", &self.0]).status();
-    }
-}
-
 #[test]
 fn a_full_disk_of_the_receiver_loses_nothing_once_there_is_room_again() {
     let lab = toll_testkit::lab!();
-    if !lab.is_root {
-        toll_testkit::skip!("a file system of the test's own needs root");
-        return;
-    }
-    let disk = SmallDisk(lab.path("captures"));
-    std::fs::create_dir(&disk.0).unwrap();
-    disk.mount("size=1m");
+    let Some(disk) = SmallDisk::mount(lab.path("captures"), "1m") else { return };
     let receiver = Receiver::start(&lab, &[]);
     let mut stream = new_sender(&receiver.address, &receiver.key);
     let sent = SyntheticStream::pcapng(20, 100_000);
@@ -178,7 +154,7 @@ fn a_full_disk_of_the_receiver_loses_nothing_once_there_is_room_again() {
     let chunks = written.len() / 100_000;
     assert!((5..=10).contains(&chunks), "{}", written.len());
     assert!(written == sent.part(0..chunks), "{} bytes", written.len());
-    disk.mount("remount,size=16m");
+    disk.resize("16m");
     stream.finish(&sent.closing).unwrap();
     assert_eq!(receiver.one_account()["items"], 20);
     assert!(std::fs::read(&receiver.files()[0]).unwrap() == sent.whole());

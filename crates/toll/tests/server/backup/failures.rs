@@ -5,6 +5,7 @@ use crate::lab::{Lab, output_text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use toll_testkit::small_disk::SmallDisk;
 
 /// A dump program like any other, with `script` in place of the dump of the rows.
 fn program(lab: &Lab, name: &str, script: &str) -> String {
@@ -94,46 +95,17 @@ fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
     lab.assert_nothing_left();
 }
 
-/// A file system of its own. Not available without root.
-struct Disk(String);
-
-impl Disk {
-    fn small(lab: &Lab) -> Option<Self> {
-        let disk = Self(lab.path("small"));
-        std::fs::create_dir(&disk.0).unwrap();
-        if lab.is_root && disk.mount(&["-t", "tmpfs", "-o", "size=400k", "tmpfs"]) {
-            return Some(disk);
-        }
-        toll_testkit::skip!("a small disk needs root");
-        None
-    }
-
-    fn mount(&self, arguments: &[&str]) -> bool {
-        Command::new("mount").args(arguments).arg(&self.0).status().is_ok_and(|status| status.success())
-    }
-
-    fn grow(&self) {
-        assert!(self.mount(&["-o", "remount,size=50m"]));
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_and_what_comes_after_makes_it_whole() {
     let lab = toll_testkit::lab!();
-    let Some(disk) = Disk::small(&lab) else { return };
+    let Some(disk) = SmallDisk::mount(lab.path("small"), "400k") else { return };
     let source = lab.start_server();
     fill(20_000, |sql| source.run(sql));
-    let (store, dsn) = (format!("{}/store", disk.0), source.dsn());
+    let (store, dsn) = (lab.path("small/store"), source.dsn());
     let full = lab.toll(&["backup", "--server", &dsn, "--to", &store, "--retry-for", "5s"]);
     assert!(!full.status.success() && output_text(&full).contains("No space left"), "{}", output_text(&full));
     lab.assert_nothing_left();
-    disk.grow();
+    disk.resize("50m");
     assert_eq!(whole_backups(&lab, &store), 0);
     assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &store]));
     assert_eq!(whole_backups(&lab, &store), 1);
@@ -143,10 +115,10 @@ fn a_full_disk_is_told_and_what_comes_after_makes_it_whole() {
 #[test]
 fn a_full_disk_below_git_is_told_in_its_words_and_leaves_no_report_of_a_crash() {
     let lab = toll_testkit::lab!();
-    let Some(disk) = Disk::small(&lab) else { return };
+    let Some(disk) = SmallDisk::mount(lab.path("small"), "400k") else { return };
     let source = lab.start_server();
     fill(20_000, |sql| source.run(sql));
-    let (git, dsn) = (format!("{}/repo.git", disk.0), source.dsn());
+    let (git, dsn) = (lab.path("small/repo.git"), source.dsn());
     let full = lab.toll(&["backup", "--server", &dsn, "--git", &git]);
     assert!(
         !full.status.success() && output_text(&full).contains("Out of diskspace"),
@@ -156,7 +128,7 @@ fn a_full_disk_below_git_is_told_in_its_words_and_leaves_no_report_of_a_crash() 
     let left = files(Path::new(&git));
     assert!(!left.iter().any(|path| path.to_string_lossy().contains("crash")), "{left:?}");
     lab.assert_nothing_left();
-    disk.grow();
+    disk.resize("50m");
     assert_success(lab.toll(&["backup", "--server", &dsn, "--git", &git]));
     let fsck = Command::new("git").args(["-C", &git, "fsck"]).output().unwrap();
     assert!(fsck.status.success(), "{}", output_text(&fsck));
