@@ -1,6 +1,6 @@
 //! Machine-readable output of the load generator: one line for each short bin.
 
-use hdrhistogram::Histogram;
+use crate::engine::LatencyCounts;
 use serde::{Deserialize, Serialize};
 use toll_record::Bin;
 
@@ -18,12 +18,11 @@ pub struct BinLine {
 }
 
 impl BinLine {
-    /// Folds a histogram of nanoseconds into the line's buckets.
-    pub(crate) fn histogram_buckets(nanoseconds: &Histogram<u32>) -> Vec<(u64, u64)> {
+    /// Folds counts of nanoseconds into the line's buckets.
+    pub(crate) fn histogram_buckets(nanoseconds: &LatencyCounts) -> Vec<(u64, u64)> {
         let mut buckets: Vec<(u64, u64)> = Vec::new();
-        for value in nanoseconds.iter_recorded() {
-            let lowest_us = lowest_of_bucket((value.value_iterated_to() + 500) / 1000);
-            let count = u64::from(value.count_at_value());
+        for (ns, count) in nanoseconds.iter() {
+            let lowest_us = lowest_of_bucket((ns + 500) / 1000);
             match buckets.last_mut() {
                 Some((last, events)) if *last == lowest_us => *events += count,
                 _ => buckets.push((lowest_us, count)),
@@ -54,10 +53,8 @@ mod tests {
 
     #[test]
     fn a_line_reads_back_and_its_counts_are_its_events() {
-        let mut ns = Histogram::<u32>::new(3).unwrap();
-        for i in 1..=1000 {
-            ns.record(i * 10_000).unwrap();
-        }
+        let mut ns = LatencyCounts::new();
+        (1..=1000).for_each(|i| ns.record(i * 10_000));
         let hist = BinLine::histogram_buckets(&ns);
         assert_eq!(hist.iter().map(|(_, n)| n).sum::<u64>(), 1000);
         assert!(hist.windows(2).all(|w| w[0].0 < w[1].0));

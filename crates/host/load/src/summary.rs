@@ -1,8 +1,8 @@
 //! JSON output of a load run: one second, or the whole run.
 
 use crate::bins::BinLine;
-use crate::engine::{Bin, Counts, Totals};
-use hdrhistogram::{Counter, Histogram};
+use crate::engine::{Bin, Counts, LatencyCounts, Totals};
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toll_record::by_code;
@@ -95,7 +95,7 @@ struct Percentiles {
     max: Option<f64>,
 }
 
-fn percentiles<C: Counter>(histogram: &Histogram<C>) -> Percentiles {
+fn percentiles(histogram: &Histogram<u64>) -> Percentiles {
     let some = !histogram.is_empty();
     let at = |q: f64| some.then(|| histogram.value_at_quantile(q) as f64 / 1000.0);
     Percentiles {
@@ -111,9 +111,10 @@ fn percentiles<C: Counter>(histogram: &Histogram<C>) -> Percentiles {
 impl Summary {
     pub fn from_bin(bin: &Bin) -> Self {
         let open = bin.tally.open.as_deref();
-        let latency = percentiles(&bin.tally.latency);
-        let service = open.map_or_else(|| percentiles(&bin.tally.latency), |o| percentiles(&o.service));
-        let lag = open.map(|o| percentiles(&o.lag));
+        let of = |counts: &LatencyCounts| percentiles(&counts.to_histogram());
+        let latency = of(&bin.tally.latency);
+        let service = of(open.map_or(&bin.tally.latency, |o| &o.service));
+        let lag = open.map(|o| of(&o.lag));
         let kind = match (bin.warmup, bin.is_complete) {
             (true, _) => Kind::Warmup,
             (false, true) => Kind::Second,

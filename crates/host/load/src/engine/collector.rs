@@ -1,6 +1,7 @@
 //! Collector that merges the workers' tallies into bins, and the bins into totals.
 
 use super::bins::{Bin, FailureStreak, Totals};
+use super::latency_counts::wide_histogram;
 use super::tally::{Counts, Tally};
 use super::worker_counters::{BinReport, RunTimes};
 use hdrhistogram::Histogram;
@@ -49,13 +50,6 @@ pub struct Collector {
     last_success_ns: u64,
     ever_succeeded: bool,
     errors_since_success: BTreeMap<u16, u64>,
-}
-
-fn wide_histogram() -> Histogram<u64> {
-    match Histogram::new_with_bounds(64, 3_600_000_000_000, 3) {
-        Ok(histogram) => histogram,
-        Err(e) => unreachable!("constant bounds are valid: {e:?}"),
-    }
 }
 
 /// CPU time of this process so far, ns.
@@ -178,10 +172,10 @@ impl Collector {
             self.cpu_begin_ns = cpu;
         } else {
             self.total.append(&tally.counts);
-            add_histogram(&mut self.latency, &tally.latency);
+            tally.latency.add_to(&mut self.latency);
             if let (Some((service, lag)), Some(more)) = (&mut self.open, &tally.open) {
-                add_histogram(service, &more.service);
-                add_histogram(lag, &more.lag);
+                more.service.add_to(service);
+                more.lag.add_to(lag);
             }
         }
         if tally.counts.events > 0 {
@@ -265,12 +259,6 @@ impl Collector {
             cpu_ns: self.cpu_ns - self.cpu_begin_ns,
             messages,
         }
-    }
-}
-
-fn add_histogram(into: &mut Histogram<u64>, from: &Histogram<u32>) {
-    for value in from.iter_recorded() {
-        into.saturating_record_n(value.value_iterated_to(), u64::from(value.count_at_value()));
     }
 }
 

@@ -8,6 +8,7 @@ mod connection_slot;
 mod delay_injection;
 mod event_loop_worker;
 mod event_quota;
+mod latency_counts;
 mod poller;
 mod reconnect;
 mod session;
@@ -16,6 +17,7 @@ mod watchdog;
 mod worker_counters;
 
 pub use bins::{Bin, FailureStreak, Totals};
+pub use latency_counts::LatencyCounts;
 pub use tally::{Counts, OpenTally, Tally};
 
 use crate::mix::Mix;

@@ -1,11 +1,7 @@
 //! Results of one worker in one bin: counts, sums and histograms. Never evaluates them.
 
-use hdrhistogram::Histogram;
+use super::latency_counts::LatencyCounts;
 use std::collections::BTreeMap;
-
-/// Latencies are kept to three digits from 64 ns to an hour; longer ones count as an hour.
-const LOWEST_NS: u64 = 64;
-const HIGHEST_NS: u64 = 3_600_000_000_000;
 
 /// Counters of a time interval. Those of several workers, or of consecutive intervals, add up.
 #[derive(Debug, Clone, Default)]
@@ -60,30 +56,24 @@ impl Counts {
 pub struct Tally {
     pub counts: Counts,
     /// From the intended start to the last answer, of events that succeeded.
-    pub latency: Histogram<u32>,
+    pub latency: LatencyCounts,
     /// In an open loop: from the real start to the last answer; and how late the start was.
     pub open: Option<Box<OpenTally>>,
 }
 
 #[derive(Debug, Clone)]
 pub struct OpenTally {
-    pub service: Histogram<u32>,
-    pub lag: Histogram<u32>,
-}
-
-fn histogram() -> Histogram<u32> {
-    match Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, 3) {
-        Ok(histogram) => histogram,
-        Err(e) => unreachable!("constant bounds are valid: {e:?}"),
-    }
+    pub service: LatencyCounts,
+    pub lag: LatencyCounts,
 }
 
 impl Tally {
     pub fn new(open: bool) -> Self {
         Self {
             counts: Counts::default(),
-            latency: histogram(),
-            open: open.then(|| Box::new(OpenTally { service: histogram(), lag: histogram() })),
+            latency: LatencyCounts::new(),
+            open: open
+                .then(|| Box::new(OpenTally { service: LatencyCounts::new(), lag: LatencyCounts::new() })),
         }
     }
 
@@ -94,10 +84,10 @@ impl Tally {
         self.counts.events += 1;
         self.counts.latency_ns_sum += latency;
         self.counts.latency_ns_max = self.counts.latency_ns_max.max(latency);
-        self.latency.saturating_record(latency);
+        self.latency.record(latency);
         if let Some(open) = &mut self.open {
-            open.service.saturating_record(ended_ns.saturating_sub(begun_ns));
-            open.lag.saturating_record(begun_ns.saturating_sub(intended_ns));
+            open.service.record(ended_ns.saturating_sub(begun_ns));
+            open.lag.record(begun_ns.saturating_sub(intended_ns));
         }
     }
 
@@ -114,27 +104,20 @@ impl Tally {
     /// Another worker's share of the same stretch.
     pub fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
-        merge_histogram(&mut self.latency, &other.latency);
+        self.latency.add(&other.latency);
         if let (Some(ours), Some(theirs)) = (&mut self.open, &other.open) {
-            merge_histogram(&mut ours.service, &theirs.service);
-            merge_histogram(&mut ours.lag, &theirs.lag);
+            ours.service.add(&theirs.service);
+            ours.lag.add(&theirs.lag);
         }
     }
 
     /// Makes it as new, keeping its memory.
     pub fn clear(&mut self) {
         self.counts = Counts::default();
-        self.latency.reset();
+        self.latency.clear();
         if let Some(open) = &mut self.open {
-            open.service.reset();
-            open.lag.reset();
+            open.service.clear();
+            open.lag.clear();
         }
-    }
-}
-
-/// Same bounds and digits on both sides: bucket by bucket, without resizing.
-fn merge_histogram(into: &mut Histogram<u32>, from: &Histogram<u32>) {
-    for value in from.iter_recorded() {
-        into.saturating_record_n(value.value_iterated_to(), value.count_at_value());
     }
 }

@@ -218,11 +218,8 @@ impl HdrLog {
 
     fn write_bin(&mut self, bin: &Bin) -> Result<()> {
         let mut us = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)?;
-        for value in bin.tally.latency.iter_recorded() {
-            us.saturating_record_n(
-                (value.value_iterated_to() + 500) / 1000,
-                u64::from(value.count_at_value()),
-            );
+        for (ns, count) in bin.tally.latency.iter() {
+            us.saturating_record_n((ns + 500) / 1000, count);
         }
         let (begin, end) = (
             Duration::from_nanos(bin.begin_ns - bin.load_began_ns),
