@@ -6,7 +6,7 @@
 use super::compare::Comparison;
 use super::warnings::RunWarning;
 use crate::estimate_format;
-use toll_record::{AaCheck, Arm, Compare, ControlCheck, Mde, Outcome, Plan, Role, catalogue};
+use toll_record::{AaCheck, Arm, Compare, ControlCheck, Mde, Outcome, Plan, Role, Verdict, catalogue};
 use toll_stats::{CommonSpread, Interval};
 
 /// Power at which the minimum detectable effect is stated.
@@ -49,7 +49,9 @@ pub fn check_control(
     } else {
         format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%")
     };
-    let is_found = interval(found).is_some_and(|ci| interval_contains(ci, expected_pct));
+    // What the table calls "no effect" is none for the control, too: even a process that sleeps is looked after.
+    let is_none = expected_pct == 0.0 && found.verdict == Verdict::NoEffect;
+    let is_found = is_none || interval(found).is_some_and(|ci| interval_contains(ci, expected_pct));
     let excuse = excuse.filter(|_| !is_found);
     let ok = is_found || excuse.is_some();
     let text = match (estimate_format::format_estimate(found), interval(found)) {

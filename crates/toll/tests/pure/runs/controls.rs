@@ -28,6 +28,20 @@ fn a_control_that_burns_nothing_is_missed() {
 }
 
 #[test]
+fn a_placebo_that_costs_less_than_the_margin_does_nothing() {
+    let placebo = |cost: f64| {
+        let arm = SyntheticArm::new("sleep", Role::Placebo, cost);
+        let run = SyntheticRun { noise: (0.001, 0.002), ..SyntheticRun::with(3, 40, vec![arm]) };
+        let result = analyse::analyse(&run.record());
+        let [low, high] = result.controls[0].ci95_pct.unwrap();
+        assert!(low > 0.0, "it is told from zero: {low} {high}");
+        result.controls[0].ok
+    };
+    assert!(placebo(1.02), "no effect by the margin of the run");
+    assert!(!placebo(1.2));
+}
+
+#[test]
 fn a_bench_that_does_not_see_what_was_burnt_is_told_from_a_host_that_works_cheaper() {
     // The burner used its half of a CPU, and yet a query costs the host what it always does.
     let mut burn = SyntheticArm::new("burn", Role::PositiveControl, 1.0);
