@@ -117,11 +117,12 @@ impl BinStream {
         let thread = std::thread::spawn(move || {
             let mut seconds = SecondAggregator::new(threads);
             for reported in bins {
-                state.add_bin(&reported);
                 if let Some(second) = seconds.add_bin(&reported) {
                     recorder.record_sample(Sample::Second(second));
                 }
-                recorder.record_sample(Sample::Bin(reported.bin));
+                // First: with the window's last bin the trial loop goes on, and the run may end.
+                recorder.record_sample(Sample::Bin(reported.bin.clone()));
+                state.add_bin(&reported);
             }
             state.lock().ended = true;
             state.changed.notify_all();
