@@ -30,7 +30,8 @@ pub struct Host {
     pub counted: Option<CountedClock>,
 }
 
-/// A clock that counts instructions: each takes one nanosecond of the virtual machine's time, and idle time is skipped.
+/// A clock that counts instructions: each takes one nanosecond of the virtual machine's time. Idle time passes as it does
+/// outside.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct CountedClock {

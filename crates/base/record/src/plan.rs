@@ -106,6 +106,14 @@ impl Clock {
     pub fn is_real(&self) -> bool {
         *self == Self::Real
     }
+
+    /// What a duration on it is given in.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Self::Real => "s",
+            Self::Counted => "G instr",
+        }
+    }
 }
 
 impl Plan {

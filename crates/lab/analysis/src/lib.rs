@@ -202,7 +202,7 @@ fn arm_results(
         let (artefact, remarks) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.remarks));
         let mut notes = arms.collect_notes(i, plan, &compared);
         let of_arm: Vec<&windows::Window> = trials.windows.iter().filter(|w| w.arm == i).collect();
-        notes.extend(self_terminating::describe_self_termination(arm, &of_arm));
+        notes.extend(self_terminating::describe_self_termination(arm, &of_arm, plan.clock.unit()));
         notes.extend(remarks);
         notes.extend(artefact.as_ref().and_then(artefacts::describe_cross_check));
         notes.extend(warning_checks::trial_notes(trials, i));

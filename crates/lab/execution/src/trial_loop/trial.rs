@@ -8,7 +8,7 @@ use super::guard::Tripped;
 use super::writeback::WritebackWait;
 use super::{TrialLoop, trial_line};
 use crate::treatment::Reading;
-use crate::workload::WindowLoad;
+use crate::workload::{WindowLoad, rests_at_edges};
 use anyhow::Context;
 use std::time::Duration;
 use toll_record::{Arm, Bin, Counted, Step, TrialLine, Window};
@@ -108,6 +108,11 @@ impl<E: Environment> TrialLoop<'_, E> {
             (off, window) => off.and(window),
         };
         self.env.count_artefact(arm, place, window.as_ref().ok().and_then(Option::as_ref));
+        if arm.treatment.fresh_sessions {
+            // Its sessions keep what they took over from it: with long_query_time 0 each statement of the next arm goes
+            // half the way to the slow log, 0.5% of its instructions.
+            self.stop_load()?;
+        }
         switched.counted_us = self.env.now_us() - switched.stopped_us;
         Ok(window?.map(|closed| ClosedWindow { switched, ..closed }))
     }
@@ -134,16 +139,17 @@ impl<E: Environment> TrialLoop<'_, E> {
             self.ensure_load(arm, true)?;
         }
         let until_done = arm.window.is_until_done();
-        let settled = self.env.now_us() + micros(place.settle_s);
+        let since = self.env.now_us();
+        let settled = since + micros(place.settle_s);
         if until_done {
             // Nothing is on yet.
             if !self.wait_until(settled)? {
                 return Ok(None);
             }
-        } else if self.poll_until(arm, self.env.now_us(), settled)?.is_none() {
+        } else if self.poll_until(arm, since, settled)?.is_none() {
             return Ok(None);
         }
-        if !self.plan.clock.is_real() && !self.await_steady_load(arm)? {
+        if !self.plan.clock.is_real() && !self.await_steady_load(arm, since)? {
             return Ok(None);
         }
         let length_us = micros(arm.window.at_most_s());
@@ -231,25 +237,29 @@ impl<E: Environment> TrialLoop<'_, E> {
         Ok(Some(closed))
     }
 
-    /// Waits until two bins in a row hold the same number of statements, but for a twentieth, and leave no event under way,
+    /// Waits until two bins in a row since that moment hold the same number of statements, but for a twentieth, and leave no event under way,
     /// or all of them where the load does not rest at edges: on the counted clock they differ by what has just been switched
-    /// on, and by the few transactions that a bin begins or ends within. False: interrupted.
-    fn await_steady_load(&mut self, arm: &Arm) -> anyhow::Result<bool> {
+    /// on, and by the few transactions that a bin begins or ends within. New connections rest once they know how many
+    /// events fit into a bin, and those whose events are longer never do. False: interrupted.
+    fn await_steady_load(&mut self, arm: &Arm, since_us: u64) -> anyhow::Result<bool> {
         const AGREE: f64 = 0.05;
         const MOST_BINS: u64 = 10;
-        let since_us = self.env.now_us();
-        for _ in 0..MOST_BINS {
+        const LOOKS_A_BIN: u64 = 5;
+        let rests = rests_at_edges(&arm.workload, self.plan.clock);
+        for _ in 0..MOST_BINS * LOOKS_A_BIN {
             let Some(meter) = self.env.meter() else { return Ok(true) };
             let width_us = meter.bin_width_us();
             if let [.., before, last] = meter.bins_since(since_us).as_slice() {
                 let [begun, ended] = [before, last].map(|bin| bin.statements as f64);
-                let is_even =
-                    |bin: &Bin| bin.in_flight == 0 || bin.in_flight >= u64::from(arm.workload.threads);
+                let is_even = |bin: &Bin| match bin.in_flight {
+                    0 => true,
+                    under_way => !rests && under_way >= u64::from(arm.workload.threads),
+                };
                 if (ended - begun).abs() <= AGREE * begun && is_even(before) && is_even(last) {
                     return Ok(true);
                 }
             }
-            let until_us = self.env.now_us() + width_us;
+            let until_us = self.env.now_us() + width_us / LOOKS_A_BIN;
             let waited = match arm.window.is_until_done() {
                 true => self.wait_until(until_us)?.then_some(false),
                 false => self.poll_until(arm, since_us, until_us)?,

@@ -9,6 +9,7 @@ mod toll_driver;
 
 pub use bin_stream::{BinStream, LiveLoad, WindowLoad};
 pub use counter::Counter;
+pub use toll_driver::rests_at_edges;
 
 use crate::recorder::Recorder;
 use crate::treatment::{PausableLoad, cpu_of_process_us};

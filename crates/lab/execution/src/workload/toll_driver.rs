@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use toll_load::bins::BinLine;
 use toll_mysql::{Address, ClientFamily, Compression, PasswordOptIns, Target, Tls};
-use toll_record::Workload;
+use toll_record::{Clock, Workload};
 use toll_sys::program::OWN_PROGRAM;
 use toll_sys::{child_process, private_file};
 
@@ -42,7 +42,8 @@ pub fn build_command(
     ] {
         command.args([name, &value.to_string()]);
     }
-    if let Some(workers) = workload.workers {
+    let rests = rests_at_edges(workload, context.clock);
+    if let Some(workers) = workload.workers.or(rests.then_some(workload.threads)) {
         command.args(["--workers", &workers.to_string()]);
     }
     if let Some(percent) = workload.delay_pct {
@@ -51,8 +52,7 @@ pub fn build_command(
     if let Some(rate) = workload.rate_per_s {
         command.args(["--rate", &rate.to_string()]);
     }
-    if !context.clock.is_real() && workload.rate_per_s.is_none() {
-        // Windows then hold whole transactions: on that clock, most of the noise was how their edges cut them.
+    if rests {
         command.arg("--rest-at-edges");
     }
     if target.tls != Tls::Off || target.password_opt_ins != PasswordOptIns::default() {
@@ -71,6 +71,13 @@ pub fn build_command(
         command.arg("--text");
     }
     Ok((command, Box::new(parse_bin)))
+}
+
+/// Whether windows of this load hold whole transactions: on the counted clock, most of the noise was how their edges cut
+/// them. Each connection has a worker of its own then, since one that serves several does not rest.
+pub fn rests_at_edges(workload: &Workload, clock: Clock) -> bool {
+    let has_worker_each = workload.workers.is_none_or(|workers| workers == workload.threads);
+    !clock.is_real() && workload.driver == "toll" && workload.rate_per_s.is_none() && has_worker_each
 }
 
 fn parse_bin(line: &str) -> Option<ReportedBin> {

@@ -8,12 +8,13 @@ use anyhow::bail;
 use toll_record::catalogue::find_definition;
 use toll_record::{ArtefactColumn, Compare, Definition, Plan, ProcessColumn, Source, TrialColumn};
 
-/// Four bins of whole transactions, 64 of the read-only mix: windows agree within 0.1%.
-const WINDOW_S: f64 = 0.4;
+/// Five bins of whole transactions, 80 of the read-only mix: windows agree within 0.1%.
+const WINDOW_S: f64 = 0.5;
 /// sysbench reports once a second.
 const SYSBENCH_WINDOW_S: f64 = 3.0;
-/// The trial loop waits until two bins agree.
-const SETTLE_S: f64 = 0.0;
+/// What tools do when their first records come, which is not what they cost from then on: a capture that compresses gets
+/// its memory with its first chunk, within a second.
+const SETTLE_S: f64 = 1.0;
 /// A run ends sooner once its intervals are as narrow as was asked for.
 const MOST_ROUNDS: u32 = 12;
 /// With this as its primary outcome a scenario asks here for that. All share one CPU, so a response waits for all work there
@@ -63,6 +64,9 @@ pub(super) fn convert(plan: &mut Plan) -> anyhow::Result<()> {
     }
     if plan.primary == IN_TIME && find_definition(&plan.outcomes, IN_WORK).is_some() {
         plan.primary = IN_WORK.to_owned();
+        // What the run judges by comes first, as it does elsewhere.
+        plan.columns.retain(|name| ![IN_TIME, IN_WORK].contains(&name.as_str()));
+        plan.columns.insert(0, IN_WORK.to_owned());
     }
     plan.outcomes.retain(is_known);
     plan.outcomes.iter_mut().for_each(relabel);
