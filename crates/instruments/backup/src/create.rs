@@ -12,8 +12,8 @@ use super::store_location::{self, KeyOptions, StoreLocation, is_alive, warn_futu
 use crate::archive::git::{FastImport, Tree, TreeSource};
 use crate::archive::prune::{self, PruneSummary, RetentionPolicy};
 use crate::archive::{
-    ActivityMarker, Backups, ContentSplitter, FileSink, FileSummary, Manifest, Totals, UploadProgress,
-    UploadSummary, Uploader,
+    ActivityMarker, Backups, ContentSplitter, FileSink, FileSummary, Manifest, REREAD_ONE_OF, Totals,
+    UploadProgress, UploadSummary, Uploader,
 };
 use anyhow::{Context, Result, anyhow};
 use std::collections::HashSet;
@@ -178,7 +178,7 @@ fn create_with_journal(
         let (store, opening) = (going.store.clone(), going.decoder.clone());
         let kept =
             DumpContent { files, longest_row_bytes: read.longest_row_bytes, begun_unix_ms, cpu_of_others_s };
-        let (stored, stage) = going.finish(&taken, &program, kept)?;
+        let (stored, stage) = going.finish(&mut taken, &program, kept)?;
         taken.stored = Some(stored);
         taken.cost.upload = Some(stage);
         taken.retries = store.retries();
@@ -367,8 +367,14 @@ impl StoreUpload {
         };
         let trusted =
             |name: &crate::archive::ContentHash| named.as_ref().is_none_or(|named| named.contains(name));
-        let upload =
-            Uploader::start(store.clone(), sealing.clone(), trusted, Arc::new(UploadProgress::default()))?;
+        let upload = Uploader::start(
+            store.clone(),
+            sealing.clone(),
+            opening.clone(),
+            REREAD_ONE_OF,
+            trusted,
+            Arc::new(UploadProgress::default()),
+        )?;
         let wait = place.retry_for;
         let cancel = cancel.clone();
         Ok(Self {
@@ -386,7 +392,7 @@ impl StoreUpload {
 
     fn finish(
         self,
-        taken: &BackupSummary,
+        taken: &mut BackupSummary,
         program: &Program,
         kept: DumpContent,
     ) -> Result<(Totals, StageCost)> {
@@ -404,6 +410,7 @@ impl StoreUpload {
         let DumpContent { files, longest_row_bytes, begun_unix_ms, cpu_of_others_s } = kept;
         running.wait_for_prunes(wait, &cancel)?;
         let uploaded: UploadSummary = upload.finish(files)?;
+        taken.warnings.extend(uploaded.warnings);
         let totals = Totals {
             bytes: taken.bytes,
             rows: taken.rows,
@@ -411,6 +418,7 @@ impl StoreUpload {
             stored_bytes: uploaded.stored_bytes,
             new_pieces: uploaded.new_pieces,
             new_stored_bytes: uploaded.new_stored_bytes,
+            reread_pieces: uploaded.reread_pieces,
             longest_row_bytes,
         };
         let manifest = Manifest {

@@ -85,6 +85,9 @@ pub struct Totals {
     /// Of these, what was not there before.
     pub new_pieces: u64,
     pub new_stored_bytes: u64,
+    /// Of what was there before, what was read again and was as it should be, or has been stored again.
+    #[serde(default)]
+    pub reread_pieces: u64,
     /// As a statement: a server takes it back only if its max_allowed_packet is no smaller. 0: not known.
     #[serde(default)]
     pub longest_row_bytes: u64,

@@ -19,6 +19,7 @@ pub mod git;
 mod manifest;
 mod piece_codec;
 pub mod prune;
+mod reread;
 pub mod restore;
 pub mod sections;
 mod upload;
@@ -31,4 +32,5 @@ pub use manifest::{
     StoredPiece, Totals,
 };
 pub use piece_codec::{PieceDecoder, PieceEncoder, codec_with_passphrase};
+pub use reread::REREAD_ONE_OF;
 pub use upload::{UploadProgress, UploadSummary, Uploader};

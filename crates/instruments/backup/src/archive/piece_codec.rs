@@ -83,6 +83,11 @@ impl PieceEncoder {
         self.name_key.map(|key| ContentHash(key).to_string())
     }
 
+    /// Key of the names of pieces; `None`: nothing is encrypted.
+    pub(crate) fn piece_key(&self) -> Option<&[u8; 32]> {
+        self.name_key.as_ref()
+    }
+
     pub fn hash_piece(&self, piece: &[u8]) -> ContentHash {
         match &self.name_key {
             Some(key) => ContentHash::keyed_hash(key, piece),
@@ -148,6 +153,11 @@ impl PieceDecoder {
             return Err(Error::Key(format!("{store} has no key that a passphrase opens ({KEY_OBJECT})")));
         };
         Ok(Self { identities: vec![decrypt_key(&stored, passphrase)?] })
+    }
+
+    /// False: nothing that is encrypted can be read.
+    pub(crate) fn has_identity(&self) -> bool {
+        !self.identities.is_empty()
     }
 
     pub fn decrypt(&self, stored: &[u8]) -> Result<Vec<u8>> {

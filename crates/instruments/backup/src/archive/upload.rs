@@ -1,11 +1,13 @@
 //! Uploader of pieces to a store, each only once.
 //!
 //! A few threads name, seal and store pieces while the dump continues. Existing pieces are left alone, so a
-//! backup after a killed one stores only the missing ones. Never holds more than a few pieces.
+//! backup after a killed one stores only the missing ones; some are read again ([`super::reread`]). Never holds more
+//! than a few pieces.
 
+use super::reread::Reread;
 use crate::archive::chunker::{ChunkSizes, Chunker};
 use crate::archive::content::{FileName, FileSink, FileSummary};
-use crate::archive::{ContentHash, PieceEncoder, StoredFile, StoredPiece};
+use crate::archive::{ContentHash, PieceDecoder, PieceEncoder, StoredFile, StoredPiece};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -44,6 +46,7 @@ struct Shared {
     encoder: PieceEncoder,
     /// What the store holds, and how many bytes each takes there.
     existing: Mutex<HashMap<ContentHash, u32>>,
+    reread: Reread,
     stored: Mutex<Vec<Option<StoredPiece>>>,
     first_error: Mutex<Option<Error>>,
     progress: Arc<UploadProgress>,
@@ -56,26 +59,34 @@ pub struct UploadSummary {
     pub new_pieces: u64,
     pub new_stored_bytes: u64,
     pub stored_bytes: u64,
+    /// Of the pieces that were there, those that were read again.
+    pub reread_pieces: u64,
+    pub warnings: Vec<String>,
 }
 
 impl Uploader {
     /// `trusted`: which of the pieces that lie there may be relied on; see [`crate::archive::ActivityMarker::trusts_unreferenced`].
+    /// One of `reread_one_of` of these is read again, where `decoder` can.
     pub fn start(
         store: Arc<Store>,
         sealing: PieceEncoder,
+        decoder: PieceDecoder,
+        reread_one_of: u64,
         trusted: impl Fn(&ContentHash) -> bool,
         progress: Arc<UploadProgress>,
     ) -> Result<Self> {
-        let mut known = HashMap::new();
+        let (mut known, reread) = (HashMap::new(), Reread::new(decoder, reread_one_of));
         for_each_piece(&store, |name, bytes| {
             if trusted(&name) {
                 known.insert(name, bytes);
+                reread.choose(name, &sealing);
             }
         })?;
         let shared = Arc::new(Shared {
             store,
             encoder: sealing,
             existing: Mutex::new(known),
+            reread,
             stored: Mutex::default(),
             first_error: Mutex::default(),
             progress,
@@ -99,12 +110,15 @@ impl Uploader {
         self.join_workers();
         let shared = &self.shared;
         // What the store is listed for below takes as much room.
-        *lock(&shared.existing) = HashMap::new();
+        let existing = std::mem::take(&mut *lock(&shared.existing));
         if let Some(error) = lock(&shared.first_error).take() {
             return Err(error);
         }
-        let kept: Vec<StoredPiece> =
+        let mut kept: Vec<StoredPiece> =
             std::mem::take(&mut *lock(&shared.stored)).into_iter().flatten().collect();
+        // One that was stored again may have another length than it had where it came before.
+        kept.iter_mut().for_each(|piece| piece.2 = existing.get(&piece.0).copied().unwrap_or(piece.2));
+        drop(existing);
         if kept.len() != self.sent || seen.len() != self.file_starts.len() {
             return Err(Error::Incomplete("a piece was not uploaded".into()));
         }
@@ -119,6 +133,8 @@ impl Uploader {
             new_pieces: shared.progress.new_pieces.load(Ordering::Relaxed),
             new_stored_bytes: shared.progress.new_stored_bytes.load(Ordering::Relaxed),
             stored_bytes,
+            reread_pieces: shared.reread.read_pieces(),
+            warnings: shared.reread.warnings(),
         })
     }
 
@@ -204,8 +220,8 @@ impl Shared {
         self.progress.pieces.fetch_add(1, Ordering::Relaxed);
         let known = lock(&self.existing).get(&name).copied();
         let stored = match known {
-            Some(bytes) => bytes,
-            None => self.put_piece(name, piece)?,
+            Some(bytes) if self.reread.is_intact(&self.store, &self.encoder, name, bytes) => bytes,
+            _ => self.put_piece(name, piece)?,
         };
         Ok(StoredPiece(name, piece.len() as u32, stored))
     }
@@ -215,10 +231,15 @@ impl Shared {
         let bytes = sealed.len() as u32;
         self.store.put(&piece_object(&name), sealed)?;
         // Two threads may have put the same one at once: it counts once, and it is as long either way.
-        if let Entry::Vacant(entry) = lock(&self.existing).entry(name) {
-            entry.insert(bytes);
-            self.progress.new_pieces.fetch_add(1, Ordering::Relaxed);
-            self.progress.new_stored_bytes.fetch_add(bytes.into(), Ordering::Relaxed);
+        match lock(&self.existing).entry(name) {
+            Entry::Vacant(entry) => {
+                entry.insert(bytes);
+                self.progress.new_pieces.fetch_add(1, Ordering::Relaxed);
+                self.progress.new_stored_bytes.fetch_add(bytes.into(), Ordering::Relaxed);
+            }
+            Entry::Occupied(mut entry) => {
+                entry.insert(bytes);
+            }
         }
         Ok(bytes)
     }

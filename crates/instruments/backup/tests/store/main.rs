@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // in helpers too
 
+mod reread;
 mod untrusted;
 
 use std::collections::HashMap;
@@ -47,6 +48,17 @@ fn dump(tables: u32, rows: u32, changed: impl Fn(u32) -> bool) -> String {
 }
 
 fn store_backup(store: &Arc<Store>, sealing: &PieceEncoder, id: &str, dump: &str) -> Result<Manifest, Error> {
+    // No piece that is there is read again.
+    store_backup_rereading(store, sealing, (PieceDecoder::default(), u64::MAX), id, dump)
+}
+
+fn store_backup_rereading(
+    store: &Arc<Store>,
+    sealing: &PieceEncoder,
+    (opening, one_of): (PieceDecoder, u64),
+    id: &str,
+    dump: &str,
+) -> Result<Manifest, Error> {
     let running = ActivityMarker::start_backup(
         store.clone(),
         id,
@@ -55,8 +67,8 @@ fn store_backup(store: &Arc<Store>, sealing: &PieceEncoder, id: &str, dump: &str
         Duration::from_secs(1),
         &CancelToken::new(),
     )?;
-    let mut upload =
-        Uploader::start(store.clone(), sealing.clone(), |_| true, Arc::new(UploadProgress::default()))?;
+    let progress = Arc::new(UploadProgress::default());
+    let mut upload = Uploader::start(store.clone(), sealing.clone(), opening, one_of, |_| true, progress)?;
     let files = {
         let mut content = ContentSplitter::new(vec![&mut upload]);
         content.read(dump.as_bytes(), |_| Ok(()))?;
@@ -76,11 +88,12 @@ fn store_backup(store: &Arc<Store>, sealing: &PieceEncoder, id: &str, dump: &str
         totals: Totals {
             new_pieces: uploaded.new_pieces,
             new_stored_bytes: uploaded.new_stored_bytes,
+            reread_pieces: uploaded.reread_pieces,
             ..Totals::default()
         },
         files: uploaded.files,
         definers: vec![],
-        warnings: vec![],
+        warnings: uploaded.warnings,
     };
     prune::write_index(store, sealing, id, manifest.pieces().map(|piece| piece.name()))?;
     running.ensure_valid()?;

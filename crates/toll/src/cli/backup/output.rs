@@ -63,11 +63,12 @@ pub fn print_taken(taken: &BackupSummary) {
     }
     if let Some(totals) = &taken.stored {
         print_line!(
-            "  store: {} of {} pieces are new, {} MB of {} MB",
+            "  store: {} of {} pieces are new, {} MB of {} MB; {} old ones were read again",
             format_grouped(totals.new_pieces as f64),
             format_grouped(totals.pieces as f64),
             format_mb(totals.new_stored_bytes),
-            format_mb(totals.stored_bytes)
+            format_mb(totals.stored_bytes),
+            format_grouped(totals.reread_pieces as f64)
         );
     }
     if let Some(git) = &taken.committed {
