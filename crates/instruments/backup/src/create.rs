@@ -62,7 +62,10 @@ pub struct BackupSummary {
     pub stored: Option<Totals>,
     pub committed: Option<CommitSummary>,
     pub pruned: Option<PruneSummary>,
+    /// What is missing or damaged, and what to do. A backup with one is not what was asked for.
     pub warnings: Vec<String>,
+    /// Limits of the data and of the options.
+    pub notes: Vec<String>,
     /// Requests to the store that had to be made again.
     pub retries: u64,
     pub cost: BackupCost,
@@ -163,7 +166,8 @@ fn create_with_journal(
         stored: None,
         committed: None,
         pruned: None,
-        warnings: [source.warnings.clone(), option_warnings(request, read.longest_row_bytes)].concat(),
+        warnings: source.warnings.iter().cloned().chain(row_warning(read.longest_row_bytes)).collect(),
+        notes: source.notes.iter().cloned().chain(unencrypted_note(request)).collect(),
         retries: 0,
         cost: BackupCost { dump: read.dump, split: read.split, ..BackupCost::default() },
         throttle: read.throttle,
@@ -204,20 +208,19 @@ const STORE_STALLED_DUMP: &str = "the store failed, and the dump waited for long
 /// No server has a larger max_allowed_packet.
 const MAX_PACKET_BYTES: u64 = 1 << 30;
 
-/// What the user is to know of this backup, beside what is in its source.
-fn option_warnings(options: &BackupOptions, longest_row_bytes: u64) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if options.git.is_some() && options.keys.encrypts() {
-        warnings.push("the git repository is not encrypted: keys apply to --to only".to_owned());
-    }
-    if longest_row_bytes > MAX_PACKET_BYTES {
-        warnings.push(format!(
+fn unencrypted_note(options: &BackupOptions) -> Option<String> {
+    (options.git.is_some() && options.keys.encrypts())
+        .then(|| "the git repository is not encrypted: keys apply to --to only".to_owned())
+}
+
+fn row_warning(longest_row_bytes: u64) -> Option<String> {
+    (longest_row_bytes > MAX_PACKET_BYTES).then(|| {
+        format!(
             "a row takes {} MB as a statement, above the maximum of any server (1 GiB): it cannot be \
              restored. Save it elsewhere too.",
             format_megabytes(longest_row_bytes as f64)
-        ));
-    }
-    warnings
+        )
+    })
 }
 
 /// The dump's way into [`ContentSplitter`].
@@ -313,7 +316,7 @@ fn finish_commit(
         schemas: source.schemas.clone(),
         files: Vec::new(),
         definers: source.definers.clone(),
-        warnings: source.warnings.clone(),
+        warnings: source.remarks(),
         longest_row_bytes: read.longest_row_bytes,
     };
     let message = format!("{} of {} {}", source.schemas.join(", "), source.flavour.name(), source.version);
@@ -410,7 +413,8 @@ impl StoreUpload {
         let DumpContent { files, longest_row_bytes, begun_unix_ms, cpu_of_others_s } = kept;
         running.wait_for_prunes(wait, &cancel)?;
         let uploaded: UploadSummary = upload.finish(files)?;
-        taken.warnings.extend(uploaded.warnings);
+        taken.warnings.extend(uploaded.damage);
+        taken.notes.extend(uploaded.unread);
         let totals = Totals {
             bytes: taken.bytes,
             rows: taken.rows,
@@ -433,7 +437,7 @@ impl StoreUpload {
             totals,
             files: uploaded.files,
             definers: taken.source.definers.clone(),
-            warnings: taken.warnings.clone(),
+            warnings: [taken.warnings.as_slice(), &taken.notes].concat(),
         };
         prune::write_index(&store, &sealing, &manifest.id, manifest.pieces().map(|piece| piece.name()))?;
         // After a signal there is to be no backup that the user thinks broken off.

@@ -29,7 +29,10 @@ pub struct Source {
     versioned_tables: Vec<String>,
     /// Columns of MySQL that MariaDB's program dumps wrongly.
     incompatible_columns: Vec<String>,
+    /// What the backup lacks, and how to have it there.
     pub warnings: Vec<String>,
+    /// Limits of any dump of such tables.
+    pub notes: Vec<String>,
 }
 
 /// The server's own, which a dump does not carry from one server to another.
@@ -65,14 +68,10 @@ impl Source {
             "SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE table_schema IN ({among})"
         );
         let estimated = connection.query(&sizes).context("cannot query the size of the tables")?;
-        let mut warnings = query_warnings(&mut connection, &among)?;
+        let notes = query_limits(&mut connection, &among)?;
         let all = schemas_wanted.is_empty();
-        warnings.extend(privileges::missing_privilege_warnings(
-            &mut connection,
-            server.flavour(),
-            &schemas,
-            all,
-        ));
+        let warnings =
+            privileges::missing_privilege_warnings(&mut connection, server.flavour(), &schemas, all);
         let definers = query_definers(&mut connection, &among)?;
         let (versioned, beyond_mariadb) = match server.flavour() {
             Flavour::Mariadb => (query_versioned_tables(&mut connection, &among)?, Vec::new()),
@@ -93,7 +92,13 @@ impl Source {
             versioned_tables: versioned,
             incompatible_columns: beyond_mariadb,
             warnings,
+            notes,
         })
+    }
+
+    /// What the manifest says of it: all that is not promised.
+    pub fn remarks(&self) -> Vec<String> {
+        [self.warnings.as_slice(), &self.notes].concat()
     }
 
     /// Has the program dump all that there is; what it cannot is a warning.
@@ -154,15 +159,15 @@ fn query_incompatible_columns(connection: &mut Connection, among: &str) -> Resul
     query_column(connection, &sql)
 }
 
-fn query_warnings(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
-    let mut warnings = Vec::new();
+fn query_limits(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
     let without_snapshot = format!(
         "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE table_schema IN ({among}) \
          AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND engine NOT IN ('InnoDB', 'RocksDB', 'ROCKSDB', 'TokuDB') ORDER BY 1"
     );
     let tables = query_column(connection, &without_snapshot)?;
     if !tables.is_empty() {
-        warnings.push(format!(
+        notes.push(format!(
             "{} without a snapshot (non-transactional engine): rows changed during the dump may be missing \
              or included. Convert them to InnoDB, or back up while nobody writes to them.",
             summarise_names("table", "tables", &tables)
@@ -174,13 +179,13 @@ fn query_warnings(connection: &mut Connection, among: &str) -> Result<Vec<String
     );
     let columns = query_column(connection, &floats)?;
     if !columns.is_empty() {
-        warnings.push(format!(
+        notes.push(format!(
             "{} of type FLOAT: dumps contain six digits, so restored values may differ in the seventh. \
              DOUBLE and DECIMAL are exact.",
             summarise_names("column", "columns", &columns)
         ));
     }
-    Ok(warnings)
+    Ok(notes)
 }
 
 pub(super) fn summarise_names(one: &str, many: &str, names: &[String]) -> String {

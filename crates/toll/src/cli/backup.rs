@@ -30,7 +30,9 @@ use toll_throttle::control_commands;
     toll backup restore latest --from /srv/backups --output dump.sql\n\n\
     S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
     AWS_SECRET_ACCESS_KEY, AWS_REGION, or the profile AWS_PROFILE in ~/.aws.\n\
-    The server's password comes from MYSQL_PWD or an option file.")]
+    The server's password comes from MYSQL_PWD or an option file.\n\n\
+    Exit codes: 0 done; 1 failed, or verify found differences; 2 wrong arguments; 3 the backup is taken, but \
+    something is missing or damaged (a warning says what); 130 interrupted.")]
 pub struct Backup {
     #[command(subcommand)]
     verb: Option<BackupCommand>,
@@ -202,6 +204,9 @@ struct Prune {
     json: bool,
 }
 
+/// Exit code of a backup that was taken, with warnings. As of restic, where some of the data could not be read.
+const INCOMPLETE: u8 = 3;
+
 pub fn run(arguments: Backup) -> Result<ExitCode> {
     let cancel = CancelToken::new();
     match dispatch(arguments, &cancel) {
@@ -274,7 +279,7 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_taken(&taken);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if taken.warnings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
 fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {

@@ -1,7 +1,7 @@
 //! Command line: subcommands and exit codes.
 //!
 //! One file for each subcommand; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3
-//! a `--fail-if` bound was exceeded, 130 interrupted.
+//! done, but not as it should be (a `--fail-if` bound was exceeded, a backup has warnings), 130 interrupted.
 
 mod backup;
 mod burn;

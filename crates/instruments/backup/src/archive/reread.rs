@@ -85,10 +85,10 @@ impl Reread {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// What the user has to know.
-    pub fn warnings(&self) -> Vec<String> {
+    /// Pieces that were damaged, in a sentence.
+    pub fn damage(&self) -> Option<String> {
         let damaged = lock(&self.damaged);
-        let repaired = damaged.first().map(|name| {
+        damaged.first().map(|name| {
             format!(
                 "{} of {} pieces that were read again were damaged in the store, and have been stored again (the first: \
                  {}). There may be more: run toll backup verify, and check the disk and who can write to the store.",
@@ -96,11 +96,14 @@ impl Reread {
                 self.read_pieces(),
                 piece_object(name)
             )
-        });
-        let unread = lock(&self.unread).as_ref().map(|error| {
+        })
+    }
+
+    /// Why pieces could not be read again, in a sentence.
+    pub fn unread(&self) -> Option<String> {
+        lock(&self.unread).as_ref().map(|error| {
             format!("pieces of earlier backups could not be read again, and so were not checked: {error}")
-        });
-        repaired.into_iter().chain(unread).collect()
+        })
     }
 }
 

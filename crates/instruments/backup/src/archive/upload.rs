@@ -61,7 +61,10 @@ pub struct UploadSummary {
     pub stored_bytes: u64,
     /// Of the pieces that were there, those that were read again.
     pub reread_pieces: u64,
-    pub warnings: Vec<String>,
+    /// Pieces that were damaged in the store, in a sentence.
+    pub damage: Option<String>,
+    /// Why pieces could not be read again, in a sentence.
+    pub unread: Option<String>,
 }
 
 impl Uploader {
@@ -134,7 +137,8 @@ impl Uploader {
             new_stored_bytes: shared.progress.new_stored_bytes.load(Ordering::Relaxed),
             stored_bytes,
             reread_pieces: shared.reread.read_pieces(),
-            warnings: shared.reread.warnings(),
+            damage: shared.reread.damage(),
+            unread: shared.reread.unread(),
         })
     }
 

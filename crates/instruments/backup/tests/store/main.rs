@@ -93,7 +93,7 @@ fn store_backup_rereading(
         },
         files: uploaded.files,
         definers: vec![],
-        warnings: uploaded.warnings,
+        warnings: uploaded.damage.into_iter().collect(),
     };
     prune::write_index(store, sealing, id, manifest.pieces().map(|piece| piece.name()))?;
     running.ensure_valid()?;

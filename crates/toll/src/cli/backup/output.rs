@@ -35,6 +35,7 @@ pub fn taken_json(taken: &BackupSummary) -> Result<String> {
         "pruned": taken.pruned,
         "store_retries": taken.retries,
         "warnings": taken.warnings,
+        "notes": taken.notes,
         "cost": taken.cost,
         "promise": taken.throttle,
     });
@@ -106,8 +107,11 @@ pub fn print_taken(taken: &BackupSummary) {
     if let Some(promise) = &taken.throttle {
         eprint_line!("{}", promise.render_text());
     }
+    for note in &taken.notes {
+        eprint_line!("toll: note: {note}");
+    }
     for warning in &taken.warnings {
-        eprint_line!("toll: {warning}");
+        eprint_line!("toll: warning: {warning}");
     }
 }
 

@@ -68,8 +68,9 @@ fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
     );
     let pieces = || files(&Path::new(&store).join("pieces")).len();
     let words = lab.path("words");
-    let held_backup =
-        || lab.spawn_with_stderr(&["backup", "--server", &dsn, "--to", &store, "--dump-program", &held], &words);
+    let held_backup = || {
+        lab.spawn_with_stderr(&["backup", "--server", &dsn, "--to", &store, "--dump-program", &held], &words)
+    };
 
     let mut altered = held_backup();
     wait_until("the dump goes on", || pieces() > 0);

@@ -99,6 +99,12 @@ pub fn json(output: Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The same of a backup that lacks something.
+pub fn json_of_incomplete(output: Output) -> Value {
+    assert_eq!(output.status.code(), Some(3), "{}", output_text(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 pub fn files(below: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(below).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
