@@ -12,8 +12,8 @@ use super::store_location::{self, KeyOptions, StoreLocation, is_alive, warn_futu
 use crate::archive::git::{FastImport, Tree, TreeSource};
 use crate::archive::prune::{self, PruneSummary, RetentionPolicy};
 use crate::archive::{
-    ActivityMarker, Backups, ContentSplitter, FileSink, FileSummary, Manifest, REREAD_ONE_OF, Totals,
-    UploadProgress, UploadSummary, Uploader,
+    ActivityMarker, Backups, ContentSplitter, FileSink, FileSummary, Manifest, REREAD_ONE_OF, SignKey,
+    Totals, UploadProgress, UploadSummary, Uploader,
 };
 use anyhow::{Context, Result, anyhow};
 use std::collections::HashSet;
@@ -150,7 +150,9 @@ fn create_with_journal(
 
     let committed = match commit {
         Some((import, stream)) => {
-            Some(finish_commit(import, stream, &files, &source, &program, &read, begun_unix_ms)?)
+            let sign_key = request.keys.sign_key()?;
+            let tree = git_tree(&source, &program, &read);
+            Some(finish_commit(import, stream, &files, tree, sign_key.as_ref(), read.ended, begun_unix_ms)?)
         }
         None => None,
     };
@@ -299,17 +301,8 @@ impl DumpReader<'_> {
     }
 }
 
-fn finish_commit(
-    import: GitImport<'_>,
-    stream: FastImport<BufWriter<ChildStdin>>,
-    files: &[FileSummary],
-    source: &Source,
-    program: &Program,
-    read: &DumpResult,
-    unix_ms: u64,
-) -> Result<(CommitSummary, StageCost)> {
-    let bytes_read = stream.written();
-    let tree = Tree {
+fn git_tree(source: &Source, program: &Program, read: &DumpResult) -> Tree {
+    Tree {
         format: crate::archive::git::FORMAT,
         source: TreeSource::from_source(&source_server(source)),
         program: dump_program(program),
@@ -318,12 +311,25 @@ fn finish_commit(
         definers: source.definers.clone(),
         warnings: source.remarks(),
         longest_row_bytes: read.longest_row_bytes,
-    };
-    let message = format!("{} of {} {}", source.schemas.join(", "), source.flavour.name(), source.version);
-    let (committed, used) = import.finish(stream, files.to_vec(), tree, &message, unix_ms / 1000)?;
+    }
+}
+
+fn finish_commit(
+    import: GitImport<'_>,
+    stream: FastImport<BufWriter<ChildStdin>>,
+    files: &[FileSummary],
+    tree: Tree,
+    sign_key: Option<&SignKey>,
+    dump_ended: Instant,
+    unix_ms: u64,
+) -> Result<(CommitSummary, StageCost)> {
+    let bytes_read = stream.written();
+    let message = format!("{} of {} {}", tree.schemas.join(", "), tree.source.flavour, tree.source.version);
+    let (committed, used) =
+        import.finish(stream, files.to_vec(), tree, sign_key, &message, unix_ms / 1000)?;
     let stage = StageCost {
         // What it adds to the dump, beside which the blobs were written.
-        time_s: seconds_since(read.ended),
+        time_s: seconds_since(dump_ended),
         cpu_s: used.cpu_s,
         bytes_read,
         bytes_stored: committed.repository_bytes.saturating_sub(committed.repository_bytes_before),

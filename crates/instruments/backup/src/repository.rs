@@ -5,8 +5,10 @@
 //! previous one. Never reads or changes the user's git configuration.
 
 use super::cost::{ProcessMonitor, ProcessUsage};
-use crate::archive::FileSummary;
-use crate::archive::git::{Commit, FastImport, MANIFEST, Tree, TreeSource, read_blob};
+use crate::archive::git::{
+    Commit, FastImport, MANIFEST, PIECE_MAX_BYTES, Tree, TreeFile, TreeSource, read_blob,
+};
+use crate::archive::{ContentHash, FileSummary, SignKey, VerifyKey, manifest_limit};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use toll_journal::{Journal, Undo, UndoId};
-use toll_store::Result as BackupResult;
+use toll_store::Error;
 use toll_sys::cancel::CancelToken;
 use toll_sys::child_process;
 
@@ -85,8 +87,12 @@ impl Repository {
         Self::open(dir, branch)
     }
 
-    /// What is at the branch's end: the tree's manifest, and the commit.
-    pub fn read_tree(&self, revision: Option<&str>) -> Result<(Tree, String)> {
+    /// What is at the branch's end: the tree's manifest, and the commit. With a key, only if it is signed with it.
+    pub fn read_tree(
+        &self,
+        revision: Option<&str>,
+        verify_key: Option<&VerifyKey>,
+    ) -> Result<(Tree, String)> {
         let named = revision.map_or_else(|| self.branch_ref(), str::to_owned);
         let commit = self
             .run_git(&[
@@ -98,10 +104,15 @@ impl Repository {
             ])
             .with_context(|| format!("there is no backup {named} in {}", self.dir.display()))?;
         let mut text = Vec::new();
-        self.read_files(&commit, [MANIFEST.to_owned()].into_iter(), |bytes| {
-            text.extend_from_slice(bytes);
+        let path = format!("{commit}:{MANIFEST}");
+        self.read_blobs(std::iter::once((path, manifest_limit())), |blob| {
+            text = blob;
             Ok(())
         })?;
+        if let Some(key) = verify_key {
+            key.check(text.trim_ascii_end())
+                .map_err(|reason| Error::Untrusted { id: commit.clone(), reason: reason.to_owned() })?;
+        }
         let tree: Tree = serde_json::from_slice(&text)
             .with_context(|| format!("{MANIFEST} of {commit} was not written by toll"))?;
         if tree.format != crate::archive::git::FORMAT {
@@ -114,12 +125,33 @@ impl Repository {
         Ok((tree, commit))
     }
 
-    /// Hands the content of these paths to `take`, one after the other.
-    pub fn read_files(
+    /// Hands the pieces of a file to `take`, each once it is known to be what was dumped.
+    pub fn read_file(
         &self,
         commit: &str,
-        paths: impl Iterator<Item = String>,
-        mut take: impl FnMut(&[u8]) -> BackupResult<()>,
+        file: &TreeFile,
+        mut take: impl FnMut(&[u8]) -> toll_store::Result<()>,
+    ) -> Result<()> {
+        let blobs =
+            file.pieces.iter().map(|piece| (format!("{commit}:{}", file.path(piece)), PIECE_MAX_BYTES));
+        let mut expected = file.pieces.iter();
+        self.read_blobs(blobs, |blob| match expected.next() {
+            Some(piece) if piece.1 == ContentHash::hash(&blob) => take(&blob),
+            other => Err(Error::Mismatch {
+                id: commit.to_owned(),
+                reason: format!(
+                    "{} is not what was dumped",
+                    other.map_or_else(|| file.summary.file.path.clone(), |piece| file.path(piece))
+                ),
+            }),
+        })
+    }
+
+    /// Hands these objects to `take`, one after the other. Each comes with the most bytes that it may have.
+    fn read_blobs(
+        &self,
+        objects: impl Iterator<Item = (String, u64)>,
+        mut take: impl FnMut(Vec<u8>) -> toll_store::Result<()>,
     ) -> Result<()> {
         let mut git = self.git(&["cat-file", "--batch"]);
         let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot run git")?;
@@ -128,10 +160,10 @@ impl Repository {
                 bail!("git has no input or output");
             };
             let mut answers: BufReader<ChildStdout> = BufReader::new(answers);
-            for path in paths {
+            for (object, max) in objects {
                 use std::io::Write;
-                writeln!(asks, "{commit}:{path}").context("git does not read")?;
-                read_blob(&mut answers, &path, &mut take)?;
+                writeln!(asks, "{object}").context("git does not read")?;
+                take(read_blob(&mut answers, &object, max)?)?;
             }
             Ok(())
         })();
@@ -172,11 +204,10 @@ impl Repository {
             );
         }
         if let Some(parent) = &parent {
-            let (tree, _) = self.read_tree(Some(parent))?;
-            if !tree.source.is_same(source) {
+            let (tree, _) = self.read_tree(Some(parent), None)?;
+            if let Some(advice) = tree.source.difference(source) {
                 bail!(
-                    "the branch {} of {} contains backups of another server ({}). Choose another with --git-branch. If \
-                     it is the same server, name it with --source.",
+                    "the branch {} of {} contains backups of another server ({}). Choose another with --git-branch{advice}.",
                     self.branch,
                     self.dir.display(),
                     tree.source.name.as_ref().unwrap_or(&tree.source.host)
@@ -303,12 +334,13 @@ impl GitImport<'_> {
         stream: FastImport<BufWriter<ChildStdin>>,
         seen: Vec<FileSummary>,
         tree: Tree,
+        sign_key: Option<&SignKey>,
         message: &str,
         unix_s: u64,
     ) -> Result<(CommitSummary, ProcessUsage)> {
         let parent = self.parent.clone();
         let commit = Commit { reference: INCOMING, parent: parent.as_deref(), unix_s, message };
-        let written = stream.finish(seen, tree, &commit);
+        let written = stream.finish(seen, tree, sign_key, &commit);
         let (status, mut used) = self.monitor.wait(&mut self.child)?;
         self.journal.mark_done(self.id)?;
         self.journal.undo(self.crash_report)?;

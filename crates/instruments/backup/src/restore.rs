@@ -87,6 +87,14 @@ impl BackupOrigin {
         }
     }
 
+    /// Given by the administrator (`--source`).
+    fn source_name(&self) -> Option<&str> {
+        match self {
+            Self::Store { manifest, .. } => manifest.source.name.as_deref(),
+            Self::Git { tree, .. } => tree.source.name.as_deref(),
+        }
+    }
+
     /// Which server it is of, and of when, in a sentence's words.
     pub fn describe(&self) -> String {
         let (flavour, version) = self.server();
@@ -155,9 +163,10 @@ impl BackupOrigin {
                     take(&file.summary, bytes)
                 })?)
             }
-            Self::Git { repository, commit, tree, .. } => tree.files.iter().try_for_each(|file| {
-                repository.read_files(commit, file.paths(), |bytes| take(&file.summary, bytes))
-            }),
+            Self::Git { repository, commit, tree, .. } => tree
+                .files
+                .iter()
+                .try_for_each(|file| repository.read_file(commit, file, |bytes| take(&file.summary, bytes))),
         }
     }
 }
@@ -259,8 +268,10 @@ fn restore_to_server(
 /// A backup of another server is restored on purpose only.
 fn check_same_server(origin: &BackupOrigin, server: &ExternalServer) -> Result<()> {
     let found = ServerIdentity::find(server)?;
-    let (id, _) = origin.identity();
-    if !id.is_empty() && found.is_some_and(|found| found.id == id) {
+    let (id, host) = origin.identity();
+    // A server that was named may be a copy of another, with the same id.
+    let is_host = |found: &ServerIdentity| origin.source_name().is_none() || found.host == host;
+    if !id.is_empty() && found.is_some_and(|found| found.id == id && is_host(&found)) {
         return Ok(());
     }
     let host = server.variables().get("hostname").map(String::as_str).unwrap_or_default();

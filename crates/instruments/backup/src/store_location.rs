@@ -1,7 +1,7 @@
 //! Store location and keys of backups.
 
 use crate::archive::prune::{PruneSummary, RetentionPolicy};
-use crate::archive::{ActivityMarker, Backups, MarkerOwner, PieceDecoder, PieceEncoder};
+use crate::archive::{ActivityMarker, Backups, MarkerOwner, PieceDecoder, PieceEncoder, SignKey, VerifyKey};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,9 @@ pub struct KeyOptions {
     pub passphrase_file: Option<PathBuf>,
     /// age identities.
     pub identity_file: Option<PathBuf>,
+    /// Ed25519 keys in PEM. A passphrase signs and verifies by itself.
+    pub sign_key_file: Option<PathBuf>,
+    pub verify_key_file: Option<PathBuf>,
 }
 
 impl KeyOptions {
@@ -38,24 +41,51 @@ impl KeyOptions {
 
     /// For a backup: how pieces are put away, and what can be read meanwhile.
     pub fn for_writing(&self, store: &Store) -> Result<(PieceEncoder, PieceDecoder)> {
-        match &self.passphrase_file {
-            Some(file) if self.encrypt_to.is_empty() => {
-                Ok(crate::archive::codec_with_passphrase(store, &read_passphrase(file)?)?)
+        if let Some(file) = &self.passphrase_file {
+            if !self.encrypt_to.is_empty() || self.sign_key_file.is_some() {
+                bail!(
+                    "--passphrase-file encrypts and signs by itself: leave out --encrypt-to and --sign-key"
+                );
             }
-            Some(_) => bail!("--encrypt-to and --passphrase-file exclude each other: choose one"),
-            None => Ok((PieceEncoder::for_recipients(&self.encrypt_to)?, PieceDecoder::default())),
+            return Ok(crate::archive::codec_with_passphrase(store, &read_passphrase(file)?)?);
         }
+        let encoder = PieceEncoder::for_recipients(&self.encrypt_to)?;
+        Ok(match self.sign_key()? {
+            Some(key) => (encoder.with_sign_key(key), PieceDecoder::default()),
+            None => (encoder, PieceDecoder::default()),
+        })
+    }
+
+    /// What signs manifests.
+    pub fn sign_key(&self) -> Result<Option<SignKey>> {
+        let read = |file| Ok(SignKey::from_pem(&private_file::read_secret(file, "the signing key")?)?);
+        self.sign_key_file.as_deref().map(read).transpose()
+    }
+
+    /// What their signatures are checked with.
+    pub fn verify_key(&self) -> Result<Option<VerifyKey>> {
+        let read = |file: &Path| {
+            let text = std::fs::read_to_string(file);
+            let text =
+                text.with_context(|| format!("cannot read the verification key {}", file.display()))?;
+            Ok(VerifyKey::from_pem(&text)?)
+        };
+        self.verify_key_file.as_deref().map(read).transpose()
     }
 
     pub fn for_reading(&self, store: &Store) -> Result<PieceDecoder> {
-        match (&self.identity_file, &self.passphrase_file) {
+        let decoder = match (&self.identity_file, &self.passphrase_file) {
             (Some(file), _) => {
                 let text = private_file::read_secret(file, "the identity file")?;
-                Ok(PieceDecoder::with_identities(&text)?)
+                PieceDecoder::with_identities(&text)?
             }
-            (None, Some(file)) => Ok(PieceDecoder::with_passphrase(store, &read_passphrase(file)?)?),
-            (None, None) => Ok(PieceDecoder::default()),
-        }
+            (None, Some(file)) => PieceDecoder::with_passphrase(store, &read_passphrase(file)?)?,
+            (None, None) => PieceDecoder::default(),
+        };
+        Ok(match self.verify_key()? {
+            Some(key) => decoder.with_verify_key(key),
+            None => decoder,
+        })
     }
 }
 

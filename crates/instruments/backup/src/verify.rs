@@ -10,6 +10,7 @@ use super::program::{DUMP_HISTORY, OptionFile, Program};
 use super::restore::{BackupOrigin, feed_client};
 use super::scratch_accounts::restrict_accounts;
 use super::source::query_column;
+use crate::archive::restore::ContentCheck;
 use crate::archive::sections::SectionKind;
 use crate::archive::{ContentHash, ContentSplitter, FileSummary};
 use anyhow::{Context, Result};
@@ -65,16 +66,17 @@ pub fn verify(
 
 /// Reads all that is stored of a backup, and checks it against its manifest; needs no server.
 pub fn check_stored(origin: &BackupOrigin, cancel: &CancelToken, seen: &dyn Fn(u64, u64)) -> Result<()> {
-    let BackupOrigin::Store { store, opening, manifest } = origin else {
-        anyhow::bail!("git verifies its own content: run git fsck");
-    };
     let (mut so_far, whole) = (0, origin.bytes());
-    crate::archive::restore::check_backup(store, opening, manifest, |bytes| {
-        so_far += bytes as u64;
+    let mut check = ContentCheck::begin();
+    origin.read_files(|file, bytes| {
+        so_far += bytes.len() as u64;
         seen(so_far, whole);
-        if cancel.is_cancelled() { Err(toll_store::Error::Interrupted) } else { Ok(()) }
+        if cancel.is_cancelled() {
+            return Err(toll_store::Error::Interrupted);
+        }
+        check.feed(file, bytes)
     })?;
-    Ok(())
+    Ok(check.finish(origin.name(), &origin.files())?)
 }
 
 fn verify_in_sandbox(

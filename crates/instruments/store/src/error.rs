@@ -21,6 +21,8 @@ pub enum Error {
          the piece for all backups while its rows are in the database."
     )]
     Damaged { name: String, object: String, reason: String },
+    #[error("the backup {id} is not trusted: {reason}. Nothing of it was used.")]
+    Untrusted { id: String, reason: String },
     #[error("the backup {id} is damaged: {reason}")]
     Mismatch { id: String, reason: String },
     #[error("{0}")]

@@ -75,9 +75,12 @@ struct TakeArgs {
     /// Encrypt for this age recipient (age1...), again for another
     #[arg(long, value_name = "RECIPIENT", requires = "to", conflicts_with = "passphrase_file")]
     encrypt_to: Vec<String>,
-    /// Encrypt with the passphrase in the first line of this file
+    /// Encrypt and sign with the passphrase in the first line of this file
     #[arg(long, value_name = "FILE", requires = "to")]
     passphrase_file: Option<PathBuf>,
+    /// Sign the backup with this Ed25519 key [openssl genpkey -algorithm ed25519 -out FILE]
+    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
+    sign_key: Option<PathBuf>,
     /// Afterwards remove all but the latest N backups of each source (server and --schema) from the store
     #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
@@ -114,9 +117,12 @@ struct KeyArgs {
     /// age identities that decrypt (AGE-SECRET-KEY-1...)
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Decrypt with the passphrase in the first line of this file
+    /// Decrypt, and check signatures, with the passphrase in the first line of this file
     #[arg(long, value_name = "FILE", conflicts_with = "identity")]
     passphrase_file: Option<PathBuf>,
+    /// Refuse backups that are not signed with this key [openssl pkey -in SIGN_KEY -pubout -out FILE]
+    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
+    verify_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -164,7 +170,7 @@ struct Verify {
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
     /// Only read and check what is stored, without a server
-    #[arg(long, conflicts_with_all = ["server_bin", "git"])]
+    #[arg(long, conflicts_with = "server_bin")]
     stored_only: bool,
     /// For programs
     #[arg(long)]
@@ -181,7 +187,7 @@ struct Restore {
     /// Write the dump to this file instead; - for standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Drop tables, views, triggers, routines and events that are there where the backup holds some of their names
+    /// Replace tables, views, triggers, routines and events that have the names of some in the backup
     #[arg(long, requires = "server")]
     overwrite: bool,
     /// Restore although the server is not the one that was backed up
@@ -258,7 +264,8 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
         keys: KeyOptions {
             encrypt_to: arguments.encrypt_to,
             passphrase_file: arguments.passphrase_file,
-            identity_file: None,
+            sign_key_file: arguments.sign_key,
+            ..KeyOptions::default()
         },
         source: arguments.source,
         git: arguments.git.map(|dir| (dir, arguments.git_branch)),
@@ -381,9 +388,10 @@ fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
 impl KeyArgs {
     fn to_keys(&self) -> KeyOptions {
         KeyOptions {
-            encrypt_to: Vec::new(),
             passphrase_file: self.passphrase_file.clone(),
             identity_file: self.identity.clone(),
+            verify_key_file: self.verify_key.clone(),
+            ..KeyOptions::default()
         }
     }
 }
@@ -405,7 +413,8 @@ impl SourceArgs {
         if let Some(dir) = &self.git {
             let repository = Repository::open(dir, &self.git_branch)?;
             let revision = (self.backup != "latest").then_some(self.backup.as_str());
-            let (tree, commit) = repository.read_tree(revision)?;
+            let verify_key = self.keys.to_keys().verify_key()?;
+            let (tree, commit) = repository.read_tree(revision, verify_key.as_ref())?;
             let unix_s = repository.commit_time(&commit)?;
             return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree), unix_s });
         }

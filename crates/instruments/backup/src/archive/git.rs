@@ -5,7 +5,7 @@
 
 use crate::archive::chunker::{ChunkSizes, Chunker};
 use crate::archive::content::{FileName, FileSink, FileSummary};
-use crate::archive::{ContentHash, DumpProgram, SourceServer};
+use crate::archive::{ContentHash, DumpProgram, SignKey, SourceServer};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use toll_store::{Error, Result};
@@ -55,12 +55,19 @@ impl TreeSource {
         }
     }
 
-    /// False for two servers, unless one name was given to both.
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.name, &other.name) {
-            (Some(one), Some(other)) => one == other,
-            (None, None) => self.server_id == other.server_id,
-            _ => false,
+    /// `None` if the next backup of the same server says `next` of itself. Otherwise what to do if it is the same
+    /// nevertheless, as the end of a sentence. A name that was given stands for the server, whatever its id.
+    pub fn difference(&self, next: &Self) -> Option<String> {
+        let same_id = self.server_id == next.server_id;
+        match (&self.name, &next.name) {
+            (Some(one), Some(other)) if one == other => None,
+            (None, None) if same_id => None,
+            (Some(name), _) => Some(format!(", or, if it is the same server, use --source {name}")),
+            (None, Some(_)) if same_id => Some(
+                ", or, if it is the same server, leave out --source: the branch was begun without a name"
+                    .into(),
+            ),
+            (None, _) => Some(String::new()),
         }
     }
 }
@@ -69,14 +76,18 @@ impl TreeSource {
 pub struct TreeFile {
     #[serde(flatten)]
     pub summary: FileSummary,
-    /// Their names in the file's folder, in order.
-    pub pieces: Vec<String>,
+    /// In order.
+    pub pieces: Vec<TreePiece>,
 }
 
+/// A piece: its name in the file's folder, and the SHA-256 of what it holds. Written as `[name, sha256]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreePiece(pub String, pub ContentHash);
+
 impl TreeFile {
-    /// Paths in the tree.
-    pub fn paths(&self) -> impl Iterator<Item = String> {
-        self.pieces.iter().map(|piece| format!("{}/{piece}", self.summary.file.path))
+    /// Path of a piece in the tree.
+    pub fn path(&self, piece: &TreePiece) -> String {
+        format!("{}/{}", self.summary.file.path, piece.0)
     }
 }
 
@@ -85,8 +96,8 @@ pub struct FastImport<W: Write> {
     output: W,
     chunker: Chunker,
     file: Option<FileName>,
-    /// Names, in each file so far.
-    pieces: Vec<Vec<String>>,
+    /// In each file so far.
+    pieces: Vec<Vec<TreePiece>>,
     /// Path and mark of each piece.
     entries: Vec<(String, u64)>,
     written: u64,
@@ -123,10 +134,19 @@ impl<W: Write> FastImport<W> {
     }
 
     /// Ends the stream. Without it git changes nothing.
-    pub fn finish(mut self, seen: Vec<FileSummary>, mut tree: Tree, commit: &Commit<'_>) -> Result<Tree> {
+    pub fn finish(
+        mut self,
+        seen: Vec<FileSummary>,
+        mut tree: Tree,
+        sign_key: Option<&SignKey>,
+        commit: &Commit<'_>,
+    ) -> Result<Tree> {
         let files = seen.into_iter().zip(std::mem::take(&mut self.pieces));
         tree.files = files.map(|(seen, pieces)| TreeFile { summary: seen, pieces }).collect();
         let mut text = serde_json::to_vec_pretty(&tree).map_err(|cause| write_error(cause.into()))?;
+        if let Some(key) = sign_key {
+            text = key.sign(text);
+        }
         text.push(b'\n');
         self.write_blob(MANIFEST.to_owned(), &text)?;
         let Commit { reference: to, parent, unix_s, message } = commit;
@@ -166,7 +186,7 @@ impl<W: Write> FastImport<W> {
             let (Some(file), Some(names)) = (&self.file, self.pieces.last_mut()) else { continue };
             let name = piece_name(&file.path, names.len() + 1, &piece);
             let path = format!("{}/{name}", file.path);
-            names.push(name);
+            names.push(TreePiece(name, ContentHash::hash(&piece)));
             self.write_blob(path, &piece)?;
         }
         Ok(())
@@ -214,12 +234,11 @@ fn write_error(cause: std::io::Error) -> Error {
     Error::Write { what: "to git fast-import", cause }
 }
 
-/// Reads one object from `git cat-file --batch`, in stretches of at most a piece.
-pub fn read_blob(
-    from: &mut impl BufRead,
-    what: &str,
-    mut take: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
+/// No piece is longer.
+pub const PIECE_MAX_BYTES: u64 = ChunkSizes::BLOB.max as u64;
+
+/// Reads one object from `git cat-file --batch`, unless it has more bytes than `max`.
+pub fn read_blob(from: &mut impl BufRead, what: &str, max: u64) -> Result<Vec<u8>> {
     let cannot = |cause| Error::Read { what: format!("{what} from git"), cause };
     let mut head = String::new();
     from.read_line(&mut head).map_err(cannot)?;
@@ -228,13 +247,11 @@ pub fn read_blob(
     let (Some("blob"), Some(Ok(bytes))) = (words.next(), words.next().map(str::parse::<u64>)) else {
         return Err(cannot(std::io::Error::other(format!("git answers {:?}", head.trim()))));
     };
-    let mut left = bytes;
-    let mut buffer = vec![0; (1 << 20).min(bytes as usize)];
-    while left > 0 {
-        let length = buffer.len().min(left as usize);
-        from.read_exact(&mut buffer[..length]).map_err(cannot)?;
-        take(&buffer[..length])?;
-        left -= length as u64;
+    if bytes > max {
+        return Err(cannot(std::io::Error::other(format!("it has {bytes} bytes; the maximum is {max}"))));
     }
-    from.read_exact(&mut [0]).map_err(cannot)
+    let mut blob = vec![0; bytes as usize];
+    from.read_exact(&mut blob).map_err(cannot)?;
+    from.read_exact(&mut [0]).map_err(cannot)?;
+    Ok(blob)
 }

@@ -136,7 +136,7 @@ impl Manifest {
             id: self.id.clone(),
             reason: format!("its manifest cannot be written ({error})"),
         })?;
-        let stored = sealing.encrypt(text)?;
+        let stored = sealing.encrypt(sealing.sign(text))?;
         let sha256 = ContentHash::hash(&stored);
         let encrypted = sealing.encrypts();
         let ending = if encrypted { "json.age" } else { "json" };
@@ -248,28 +248,52 @@ impl Backups {
 }
 
 impl BackupEntry {
-    /// Fetches the manifest and checks it against its name.
+    /// Fetches the manifest, and checks it against its name and, before anything of it is used, its signature if there
+    /// is a key for it. In the clear it is refused if there is a key that decrypts: anybody could have written it.
     pub fn read_manifest(&self, store: &Store, opening: &PieceDecoder) -> Result<Manifest> {
-        let stored = store.get(&self.object, manifest_limit())?;
-        let damaged = |reason: String| Error::Mismatch { id: self.id.clone(), reason };
-        if ContentHash::hash(&stored) != self.sha256 {
-            return Err(damaged("its manifest is not what was stored".into()));
+        let untrusted = |reason: &str| Error::Untrusted { id: self.id.clone(), reason: reason.to_owned() };
+        if opening.has_identity() && !self.encrypted {
+            return Err(untrusted(
+                "it is not encrypted, and a key was given. Leave the key out if it is known to be yours",
+            ));
         }
-        let text = if self.encrypted { opening.decrypt(&stored)? } else { stored };
+        let manifest = self.read_text(store, opening)?;
+        opening.check_signature(&manifest).map_err(untrusted)?;
+        self.parse(&manifest)
+    }
+
+    /// The same whoever wrote it: for prune, which a manifest too many keeps from removing something, and no more.
+    pub(crate) fn read_unverified(&self, store: &Store, opening: &PieceDecoder) -> Result<Manifest> {
+        self.parse(&self.read_text(store, opening)?)
+    }
+
+    fn damaged(&self, reason: String) -> Error {
+        Error::Mismatch { id: self.id.clone(), reason }
+    }
+
+    fn read_text(&self, store: &Store, opening: &PieceDecoder) -> Result<Vec<u8>> {
+        let stored = store.get(&self.object, manifest_limit())?;
+        if ContentHash::hash(&stored) != self.sha256 {
+            return Err(self.damaged("its manifest is not what was stored".into()));
+        }
+        if self.encrypted { opening.decrypt(&stored) } else { Ok(stored) }
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Manifest> {
         #[derive(Deserialize)]
         struct Version {
             format: u32,
         }
-        let version: Version = serde_json::from_slice(&text)
-            .map_err(|error| damaged(format!("its manifest is none ({error})")))?;
+        let version: Version = serde_json::from_slice(text)
+            .map_err(|error| self.damaged(format!("its manifest is none ({error})")))?;
         if version.format != FORMAT {
             return Err(Error::Format { name: self.object.clone(), found: version.format });
         }
-        let manifest: Manifest = serde_json::from_slice(&text)
-            .map_err(|error| damaged(format!("its manifest is none ({error})")))?;
+        let manifest: Manifest = serde_json::from_slice(text)
+            .map_err(|error| self.damaged(format!("its manifest is none ({error})")))?;
         // An old backup under a newer name would pass for the latest, one under another's for that source's.
         if manifest.id != self.id {
-            return Err(damaged(format!("its manifest is of {}", manifest.id)));
+            return Err(self.damaged(format!("its manifest is of {}", manifest.id)));
         }
         Ok(manifest)
     }

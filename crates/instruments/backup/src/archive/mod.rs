@@ -22,15 +22,18 @@ pub mod prune;
 mod reread;
 pub mod restore;
 pub mod sections;
+mod signature;
 mod upload;
 
 pub use activity_marker::{ActivityMarker, MarkerOwner};
 pub use content::{ContentSplitter, FileName, FileSink, FileSummary};
 pub use content_hash::ContentHash;
+pub(crate) use manifest::manifest_limit;
 pub use manifest::{
     BackupEntry, Backups, DumpProgram, FORMAT, InvalidBackup, Manifest, SourceServer, StoredFile,
     StoredPiece, Totals,
 };
 pub use piece_codec::{PieceDecoder, PieceEncoder, codec_with_passphrase};
 pub use reread::REREAD_ONE_OF;
+pub use signature::{SignKey, VerifyKey};
 pub use upload::{UploadProgress, UploadSummary, Uploader};

@@ -3,6 +3,7 @@
 //! A piece is compressed (zstd), then optionally encrypted (age, <https://age-encryption.org/v1>). So a
 //! restore needs no toll: `age -d -i KEY piece | zstd -d`. Never writes a key to disk.
 
+use super::signature::{SignKey, VerifyKey};
 use super::upload::piece_object;
 use crate::archive::{BackupEntry, Backups, ContentHash};
 use age::secrecy::ExposeSecret;
@@ -33,6 +34,8 @@ pub struct PieceEncoder {
     name_key: Option<[u8; 32]>,
     /// Of the store's own key, as it was stored.
     stored_key_hash: Option<ContentHash>,
+    /// Of manifests.
+    sign_key: Option<SignKey>,
 }
 
 impl std::fmt::Debug for PieceEncoder {
@@ -58,7 +61,20 @@ impl PieceEncoder {
         let recipients = words.iter().map(parse).collect::<Result<_>>()?;
         let name_key =
             Sha256::new().chain_update("toll backup, names of pieces, 1\n").chain_update(words.join("\n"));
-        Ok(Self { recipients, name_key: Some(name_key.finalize().into()), stored_key_hash: None })
+        Ok(Self { recipients, name_key: Some(name_key.finalize().into()), ..Self::default() })
+    }
+
+    /// The same, which signs manifests.
+    pub fn with_sign_key(self, key: SignKey) -> Self {
+        Self { sign_key: Some(key), ..self }
+    }
+
+    /// A manifest's JSON, signed where there is a key.
+    pub(crate) fn sign(&self, manifest: Vec<u8>) -> Vec<u8> {
+        match &self.sign_key {
+            Some(key) => key.sign(manifest),
+            None => manifest,
+        }
     }
 
     /// To be asked right before the manifest is put: what was encrypted for a key that is not there any more,
@@ -123,6 +139,8 @@ impl PieceEncoder {
 #[derive(Clone, Default)]
 pub struct PieceDecoder {
     identities: Vec<x25519::Identity>,
+    /// Of manifests; none: they need no signature.
+    verify_key: Option<VerifyKey>,
 }
 
 impl std::fmt::Debug for PieceDecoder {
@@ -144,7 +162,17 @@ impl PieceDecoder {
         if identities.is_empty() {
             return Err(Error::Key("the identity file holds no key: age-keygen writes one".into()));
         }
-        Ok(Self { identities })
+        Ok(Self { identities, verify_key: None })
+    }
+
+    /// The same, which takes no manifest without a signature of this key.
+    pub fn with_verify_key(self, key: VerifyKey) -> Self {
+        Self { verify_key: Some(key), ..self }
+    }
+
+    /// Fails, with a reason, if a manifest's JSON needs a signature and has none that fits.
+    pub(crate) fn check_signature(&self, manifest: &[u8]) -> Result<(), &'static str> {
+        self.verify_key.map_or(Ok(()), |key| key.check(manifest))
     }
 
     /// With a passphrase: the store holds a key of its own, encrypted with it.
@@ -152,7 +180,13 @@ impl PieceDecoder {
         let Some(stored) = store.get_if_exists(KEY_OBJECT, KEY_MAX_BYTES)? else {
             return Err(Error::Key(format!("{store} has no key that a passphrase opens ({KEY_OBJECT})")));
         };
-        Ok(Self { identities: vec![decrypt_key(&stored, passphrase)?] })
+        Self::with_store_key(decrypt_key(&stored, passphrase)?)
+    }
+
+    /// Who has the passphrase has signed, too: the store alone knows neither the key nor what to encrypt for.
+    fn with_store_key(identity: x25519::Identity) -> Result<Self> {
+        let verify_key = Some(sign_key_of(&identity)?.verify_key()?);
+        Ok(Self { identities: vec![identity], verify_key })
     }
 
     /// False: nothing that is encrypted can be read.
@@ -214,8 +248,13 @@ pub fn codec_with_passphrase(store: &Store, passphrase: &str) -> Result<(PieceEn
         recipients: vec![recipient],
         name_key: Some(name_key.finalize().into()),
         stored_key_hash: Some(ContentHash::hash(&stored)),
+        sign_key: Some(sign_key_of(&identity)?),
     };
-    Ok((sealing, PieceDecoder { identities: vec![identity] }))
+    Ok((sealing, PieceDecoder::with_store_key(identity)?))
+}
+
+fn sign_key_of(identity: &x25519::Identity) -> Result<SignKey> {
+    SignKey::from_secret(identity.to_string().expose_secret().as_bytes())
 }
 
 fn encrypt_key(text: &[u8], passphrase: &str) -> Result<Vec<u8>> {
@@ -254,7 +293,7 @@ mod tests {
 
     fn key() -> (String, PieceDecoder) {
         let identity = x25519::Identity::generate();
-        (identity.to_public().to_string(), PieceDecoder { identities: vec![identity] })
+        (identity.to_public().to_string(), PieceDecoder { identities: vec![identity], verify_key: None })
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn add_references(
     named: &mut HashSet<ContentHash>,
 ) -> Result<()> {
     if !listed.is_encrypted() {
-        named.extend(listed.read_manifest(store, opening)?.pieces().map(|piece| piece.name()));
+        named.extend(listed.read_unverified(store, opening)?.pieces().map(|piece| piece.name()));
         return Ok(());
     }
     let index = store.get_if_exists(&index_object(listed), manifest_limit())?.unwrap_or_default();

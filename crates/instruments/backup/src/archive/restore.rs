@@ -49,45 +49,43 @@ pub fn read_pieces<'m>(
     })
 }
 
-/// Reads a whole backup, splits it again, and compares each file with its manifest entry. `seen` is called
-/// with the length of each chunk.
-pub fn check_backup(
-    store: &Store,
-    opening: &PieceDecoder,
-    manifest: &Manifest,
-    mut seen: impl FnMut(usize) -> Result<()>,
-) -> Result<()> {
-    let mut content = ContentSplitter::new(Vec::new());
-    let mut was_body = false;
-    read_pieces(store, opening, manifest, |file, bytes| {
-        seen(bytes.len())?;
-        let is_body = file.summary.file.kind == SectionKind::Bodies;
-        if is_body && !was_body {
-            content.end_dump()?;
-            content.begin_bodies()?;
-        }
-        was_body = is_body;
-        if is_body { content.feed_bodies(bytes) } else { content.feed(bytes) }
-    })?;
-    if was_body {
-        content.end_bodies()?;
-    } else {
-        content.end_dump()?;
-    }
-    let found = content.finish()?;
-    let expected: Vec<&FileSummary> = manifest.files.iter().map(|file| &file.summary).collect();
-    let differing = expected.iter().zip(&found).find(|(expected, found)| *expected != found);
-    match differing {
-        None if expected.len() == found.len() => Ok(()),
-        None => Err(mismatch(manifest, format!("it holds {} files of {}", found.len(), expected.len()))),
-        Some((expected, _)) => {
-            Err(mismatch(manifest, format!("{} differs from the dump", expected.file.path)))
-        }
-    }
+/// Comparison of a dump that is read again with what was said of its files when it was taken.
+pub struct ContentCheck {
+    content: ContentSplitter<'static>,
+    in_bodies: bool,
 }
 
-fn mismatch(manifest: &Manifest, reason: String) -> Error {
-    Error::Mismatch { id: manifest.id.clone(), reason }
+impl ContentCheck {
+    pub fn begin() -> Self {
+        Self { content: ContentSplitter::new(Vec::new()), in_bodies: false }
+    }
+
+    /// The next bytes, which the backup says are of this file.
+    pub fn feed(&mut self, file: &FileSummary, bytes: &[u8]) -> Result<()> {
+        let is_body = file.file.kind == SectionKind::Bodies;
+        if is_body && !self.in_bodies {
+            self.content.end_dump()?;
+            self.content.begin_bodies()?;
+        }
+        self.in_bodies = is_body;
+        if is_body { self.content.feed_bodies(bytes) } else { self.content.feed(bytes) }
+    }
+
+    /// Fails unless these were the files. `id`: of the backup.
+    pub fn finish(mut self, id: &str, expected: &[&FileSummary]) -> Result<()> {
+        if self.in_bodies {
+            self.content.end_bodies()?;
+        } else {
+            self.content.end_dump()?;
+        }
+        let found = self.content.finish()?;
+        let mismatch = |reason| Err(Error::Mismatch { id: id.to_owned(), reason });
+        match expected.iter().zip(&found).find(|(expected, found)| **expected != *found) {
+            None if expected.len() == found.len() => Ok(()),
+            None => mismatch(format!("it holds {} files of {}", found.len(), expected.len())),
+            Some((expected, _)) => mismatch(format!("{} differs from the dump", expected.file.path)),
+        }
+    }
 }
 
 /// Pieces on their way, in order.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // in helpers too
 
 mod reread;
+mod signed;
 mod untrusted;
 
 use std::collections::HashMap;
@@ -103,12 +104,13 @@ fn store_backup_rereading(
 
 fn restore_backup(store: &Store, opening: &PieceDecoder, id: &str) -> Result<String, Error> {
     let manifest = Backups::list(store)?.find(id, None)?.read_manifest(store, opening)?;
-    restore::check_backup(store, opening, &manifest, |_| Ok(()))?;
-    let mut text = Vec::new();
-    restore::read_pieces(store, opening, &manifest, |_, bytes| {
+    let (mut text, mut check) = (Vec::new(), restore::ContentCheck::begin());
+    restore::read_pieces(store, opening, &manifest, |file, bytes| {
         text.extend_from_slice(bytes);
-        Ok(())
+        check.feed(&file.summary, bytes)
     })?;
+    let expected: Vec<_> = manifest.files.iter().map(|file| &file.summary).collect();
+    check.finish(id, &expected)?;
     Ok(String::from_utf8(text).unwrap())
 }
 

@@ -3,6 +3,7 @@
 mod failures;
 mod round_trip;
 mod scratch_server;
+mod signatures;
 mod silent_failures;
 mod sources;
 mod system_kills;

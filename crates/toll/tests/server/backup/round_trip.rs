@@ -67,15 +67,31 @@ fn verify_finds_a_backup_right_in_a_scratch_server_and_one_that_was_changed_wron
         assert_eq!((&verified["definitions_compared"], &verified["rows"]), (&true.into(), &505.into()));
         assert!(verified["restore_s"].as_f64().unwrap() > 0.0);
     }
-    // In git anybody can commit: a row less, which the manifest there still counts.
+    // In git anybody can commit: a row less.
     let work = lab.path("work");
     let sh = |script: String| {
         assert!(std::process::Command::new("sh").args(["-ec", &script]).status().unwrap().success())
     };
+    let commit = "git -c user.name=x -c user.email=x commit -qam x; git push -q origin toll-backup";
     sh(format!(
-        "git clone -q -b toll-backup {git} {work}; cd {work}; sed -i '/INSERT INTO `lines` VALUES (2/d' \
-         shop/table/lines.sql/000001-*.sql; git -c user.name=x -c user.email=x commit -qam x; git push -q origin toll-backup"
+        "git clone -q -b toll-backup {git} {work}; cd {work}; cp shop/table/lines.sql/000001-*.sql ../whole; \
+         sed -i '/INSERT INTO `lines` VALUES (2/d' shop/table/lines.sql/000001-*.sql; {commit}"
     ));
+    let file = lab.path("dump.sql");
+    for refused in [&["verify"][..], &["verify", "--stored-only"], &["restore", "--output", &file]] {
+        let refused = lab.toll(&[&["backup"], refused, &["--git", &git]].concat());
+        let said = output_text(&refused);
+        assert!(refused.status.code() == Some(1) && said.contains("lines.sql/000001-"), "{said}");
+        assert!(said.contains("is not what was dumped"), "{said}");
+    }
+    assert!(!Path::new(&file).exists());
+    // With its checksum, too, so that only what was counted in the dump still says so.
+    sh(format!(
+        "cd {work}; sum() {{ sha256sum < $1 | cut -c1-64; }}; \
+         sed -i \"s/$(sum ../whole)/$(sum shop/table/lines.sql/000001-*.sql)/\" backup.json; {commit}"
+    ));
+    let stored = lab.toll(&["backup", "verify", "--stored-only", "--git", &git]);
+    assert!(output_text(&stored).contains("lines.sql differs from the dump"), "{}", output_text(&stored));
     let verified = lab.toll(&["backup", "verify", "--git", &git]);
     assert_eq!(verified.status.code(), Some(1), "{}", output_text(&verified));
     assert!(output_text(&verified).contains("has 1 rows, and 2 were dumped"), "{}", output_text(&verified));

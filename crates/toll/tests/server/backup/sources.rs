@@ -85,6 +85,14 @@ fn a_branch_that_holds_one_servers_backups_takes_no_others() {
     assert_success(take(&one, &[]));
     let refused = take(&other, &[]);
     assert!(output_text(&refused).contains("backups of another server"), "{}", output_text(&refused));
+    // What is said helps: the branch was begun without a name.
+    let named = output_text(&take(&one, &["--source", "shop"]));
+    assert!(named.contains("leave out --source"), "{named}");
+    assert_success(take(&one, &[]));
+    assert_success(take(&one, &["--git-branch", "named", "--source", "shop"]));
+    let unnamed = output_text(&take(&other, &["--git-branch", "named"]));
+    assert!(unnamed.contains("use --source shop"), "{unnamed}");
+    assert_success(take(&other, &["--git-branch", "named", "--source", "shop"]));
     assert_success(take(&other, &["--git-branch", "other"]));
     let restore = |more: &[&str]| {
         lab.toll(
