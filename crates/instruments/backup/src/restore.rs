@@ -268,10 +268,7 @@ fn restore_to_server(
 /// A backup of another server is restored on purpose only.
 fn check_same_server(origin: &BackupOrigin, server: &ExternalServer) -> Result<()> {
     let found = ServerIdentity::find(server)?;
-    let (id, host) = origin.identity();
-    // A server that was named may be a copy of another, with the same id.
-    let is_host = |found: &ServerIdentity| origin.source_name().is_none() || found.host == host;
-    if !id.is_empty() && found.is_some_and(|found| found.id == id && is_host(&found)) {
+    if found.is_some_and(|found| is_same_server(origin.identity(), origin.source_name(), &found)) {
         return Ok(());
     }
     let host = server.variables().get("hostname").map(String::as_str).unwrap_or_default();
@@ -281,6 +278,11 @@ fn check_same_server(origin: &BackupOrigin, server: &ExternalServer) -> Result<(
         server.target().address,
         origin.describe()
     )
+}
+
+/// A name is given where ids do not tell servers apart, such as copies of one data directory: then the host counts, too.
+fn is_same_server((id, host): (&str, &str), name: Option<&str>, found: &ServerIdentity) -> bool {
+    !id.is_empty() && found.id == id && (name.is_none() || found.host == host)
 }
 
 /// A statement that the server does not take would end the restore in the middle.
@@ -386,6 +388,15 @@ fn copy_to_client(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_of_a_named_server_is_another_server() {
+        let found = ServerIdentity { id: "a-b-c".into(), host: "db2".into(), ..ServerIdentity::default() };
+        assert!(is_same_server(("a-b-c", "db2"), Some("shop"), &found));
+        assert!(!is_same_server(("a-b-c", "db1"), Some("shop"), &found));
+        assert!(is_same_server(("a-b-c", "db1"), None, &found), "a host may get another name");
+        assert!(!is_same_server(("", "db2"), None, &ServerIdentity { id: String::new(), ..found }));
+    }
 
     #[test]
     fn a_dump_takes_no_files_place_and_what_breaks_off_leaves_none() {
