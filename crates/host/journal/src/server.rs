@@ -179,9 +179,14 @@ pub(super) fn drop_schema(
         return Ok(false);
     }
     if let Some(owner) = owner {
-        let tables = format!("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {literal}");
+        // Dropped with their schema. Triggers come with tables.
+        let objects = format!(
+            "SELECT (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {literal}) + \
+             (SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = {literal}) + \
+             (SELECT COUNT(*) FROM information_schema.events WHERE event_schema = {literal})"
+        );
         let marked = format!("SELECT run FROM {}.{OWNER_TABLE}", quoted_name(name));
-        let is_ours = scalar(&tables)?.as_deref() == Some("0")
+        let is_ours = scalar(&objects)?.as_deref() == Some("0")
             || connection.query(&marked).is_ok_and(|rows| rows.scalar() == Some(owner));
         if !is_ours {
             bail!(

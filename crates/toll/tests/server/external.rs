@@ -146,6 +146,22 @@ fn a_schema_that_toll_made_is_dropped_and_one_that_was_there_is_kept() {
 }
 
 #[test]
+fn a_schema_of_somebody_elses_that_holds_routines_or_events_alone_is_never_dropped() {
+    let Some(theirs) = ExternalSandbox::start("bodies") else { return };
+    let event = "EVENT e.e ON SCHEDULE EVERY 1 YEAR DO SET @x = 1";
+    for (name, object) in [("p", "PROCEDURE p.p() SELECT 1"), ("e", event)] {
+        theirs.query(&format!("CREATE DATABASE {name}"));
+        theirs.query(&format!("CREATE {object}"));
+        let journal = theirs.run(name);
+        let (server, owner) = (theirs.external().server().clone(), Some(journal.run_id().to_owned()));
+        journal.record(Undo::Schema { server, name: name.into(), owner, unlogged: false }).expect("recorded");
+        let failures = journal.undo_all().failures;
+        assert!(failures.concat().contains("is not the one that this run made"), "{failures:?}");
+        assert!(theirs.external().has_schema(name).expect("asked"), "{name}");
+    }
+}
+
+#[test]
 fn a_server_that_restarted_meanwhile_is_put_back_without_complaint() {
     let Some(theirs) = ExternalSandbox::start("plugin") else { return };
     let journal = theirs.run("restarted");
