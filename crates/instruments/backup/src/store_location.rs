@@ -100,9 +100,8 @@ fn read_passphrase(file: &Path) -> Result<String> {
 
 /// Opens the store; `make`: a folder that is not there is made.
 pub fn open_store(place: &StoreLocation, make: bool, cancel: &CancelToken) -> Result<Arc<Store>> {
-    let failing = |why: &str| tracing::warn!("{why}");
-    let patience =
-        RetryPolicy { retry_for: place.retry_for, stop: cancel.shared_flag(), on_failure: failing };
+    let report = |what: &str| tracing::warn!("{what}");
+    let patience = RetryPolicy { retry_for: place.retry_for, stop: cancel.shared_flag(), report };
     Ok(Arc::new(Store::open(place.destination.clone(), make, patience)?))
 }
 

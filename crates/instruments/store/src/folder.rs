@@ -4,7 +4,7 @@
 
 use crate::{Error, Result};
 use object_store::local::LocalFileSystem;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 /// The folders of a store.
@@ -29,6 +29,14 @@ pub fn open(path: &Path, make: bool) -> Result<LocalFileSystem> {
         return Err(failed(&"there is none; name one that holds backups"));
     }
     LocalFileSystem::new_with_prefix(path).map_err(|reason| failed(&reason))
+}
+
+/// Mode of a folder in which other users can read backups, if there is one. What its group may is the owner's decision.
+pub fn mode_for_others(path: &Path) -> Option<u32> {
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode() & 0o777);
+    let is_entered = mode(path) & 0o001 != 0;
+    let below = STORE_DIRS.iter().map(|below| mode(&path.join(below)));
+    below.filter(|mode| is_entered && mode & 0o005 != 0).max()
 }
 
 /// The local store writes `NAME#1` and renames it. What lies beside the store's own folders is the user's.

@@ -51,6 +51,20 @@ pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> BTreeMap<&'st
     found
 }
 
+/// Host of an endpoint that is reached without TLS by way of a network.
+pub fn plain_host(endpoint: &str) -> Option<&str> {
+    let (scheme, rest) = endpoint.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_here = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    (scheme.eq_ignore_ascii_case("http") && !is_here).then_some(host)
+}
+
 fn section(text: &str, title: &str) -> BTreeMap<String, String> {
     let mut inside = false;
     let mut values = BTreeMap::new();
@@ -67,6 +81,23 @@ fn section(text: &str, title: &str) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endpoint_without_tls_on_another_host_is_known() {
+        for endpoint in ["http://store.example:9000", "HTTP://store.example/x", "http://u:p@store.example"] {
+            assert_eq!(plain_host(endpoint), Some("store.example"), "{endpoint}");
+        }
+        assert_eq!(plain_host("http://[fd00::1]:9000"), Some("fd00::1"));
+        for endpoint in [
+            "https://store.example",
+            "http://127.0.0.1:1",
+            "http://[::1]:1",
+            "http://localhost/",
+            "store.example",
+        ] {
+            assert_eq!(plain_host(endpoint), None, "{endpoint}");
+        }
+    }
 
     #[test]
     fn the_environment_goes_before_the_profile_and_credentials_come_together() {

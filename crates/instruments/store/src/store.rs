@@ -10,6 +10,7 @@ use futures::StreamExt;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::path::Path as ObjectPath;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,8 +23,9 @@ pub struct RetryPolicy {
     pub retry_for: Duration,
     /// True once the user wants an end.
     pub stop: Arc<AtomicBool>,
-    /// Callback with the reason of repeated retries, at most once a minute.
-    pub on_failure: fn(&str),
+    /// Callback with what the user is to know: the reason of repeated retries, at most once a minute, and whether others
+    /// can read what is stored.
+    pub report: fn(&str),
 }
 
 /// An object, as listed.
@@ -84,8 +86,27 @@ impl Store {
             .build()
             .map_err(|cause| Error::Write { what: "a thread", cause })?;
         let (inner, prefix): (Arc<dyn ObjectStore>, _) = match &destination {
-            Destination::Folder(path) => (Arc::new(folder::open(path, make)?), String::new()),
-            Destination::S3 { bucket, prefix } => (Arc::new(open_bucket(bucket)?), prefix.clone()),
+            Destination::Folder(path) => {
+                let folder = folder::open(path, make)?;
+                if let Some(mode) = folder::mode_for_others(path) {
+                    (retry_policy.report)(&format!(
+                        "other users can read the backups in {destination} (mode {mode:03o}). Run chmod -R o= {destination}"
+                    ));
+                }
+                (Arc::new(folder), String::new())
+            }
+            Destination::S3 { bucket, prefix } => {
+                let settings = s3_settings::read_settings(|name| std::env::var(name).ok());
+                if let Some(host) =
+                    settings.get("AWS_ENDPOINT_URL").and_then(|url| s3_settings::plain_host(url))
+                {
+                    (retry_policy.report)(&format!(
+                        "the connection to {host} is not encrypted (http://): others on the network can read and change \
+                         what is stored. Use an endpoint with https://"
+                    ));
+                }
+                (Arc::new(open_bucket(bucket, &settings)?), prefix.clone())
+            }
         };
         let prefix = ObjectPath::parse(&prefix)
             .map_err(|reason| Error::Destination(format!("{destination} cannot be a prefix: {reason}")))?;
@@ -314,7 +335,7 @@ impl Store {
         if at.is_none_or(|at| at.elapsed() > REPORT_INTERVAL) {
             *at = Some(Instant::now());
             let most_s = self.retry_policy.retry_for.as_secs();
-            (self.retry_policy.on_failure)(&format!(
+            (self.retry_policy.report)(&format!(
                 "{self} failed at {doing} ({}); retrying for up to {most_s} s",
                 describe_error(error)
             ));
@@ -343,8 +364,10 @@ async fn wait_for_stop(stop: &AtomicBool) {
     }
 }
 
-fn open_bucket(bucket: &str) -> Result<object_store::aws::AmazonS3> {
-    let settings = s3_settings::read_settings(|name| std::env::var(name).ok());
+fn open_bucket(
+    bucket: &str,
+    settings: &BTreeMap<&'static str, String>,
+) -> Result<object_store::aws::AmazonS3> {
     // How long a request may take depends on its bytes: `Store::with_timeout`.
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     let mut builder = AmazonS3Builder::new()

@@ -21,7 +21,7 @@ use toll_sys::cancel::CancelToken;
 
 fn open(folder: &Path) -> Arc<Store> {
     let patience =
-        RetryPolicy { retry_for: Duration::from_millis(300), stop: Arc::default(), on_failure: |_| {} };
+        RetryPolicy { retry_for: Duration::from_millis(300), stop: Arc::default(), report: |_| {} };
     Arc::new(Store::open(Destination::Folder(folder.to_owned()), true, patience).unwrap())
 }
 
@@ -442,6 +442,32 @@ fn what_is_kept_in_a_folder_that_others_may_look_into_is_its_owners_alone() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().mode() & 0o077, 0, "{}", entry.path().display());
     }
+}
+
+#[test]
+fn a_folder_whose_backups_others_can_read_is_reported() {
+    use std::os::unix::fs::PermissionsExt;
+    static REPORTED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let open = || {
+        let report = |what: &str| REPORTED.lock().unwrap().push(what.to_owned());
+        let patience = RetryPolicy { retry_for: Duration::ZERO, stop: Arc::default(), report };
+        drop(Store::open(Destination::Folder(store.clone()), true, patience).unwrap());
+        std::mem::take(&mut *REPORTED.lock().unwrap()).concat()
+    };
+    let set_mode = |below: &str, mode| {
+        std::fs::set_permissions(store.join(below), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    assert_eq!(open(), "");
+    // Nobody gets in, and nobody gets in but its group.
+    set_mode("pieces", 0o755);
+    assert_eq!(open(), "");
+    set_mode("", 0o755);
+    set_mode("pieces", 0o750);
+    assert_eq!(open(), "");
+    set_mode("pieces", 0o755);
+    assert!(open().contains("other users can read the backups in") && open().contains("mode 755"));
 }
 
 #[test]
