@@ -1,6 +1,7 @@
 //! Tests of signed manifests: whoever can write to the store alone makes no backup that is taken.
 
 use super::{dump, files, open, restore_backup, store_backup};
+use age::secrecy::ExposeSecret;
 use std::path::Path;
 use toll_backup::archive::{ContentHash, PieceDecoder, PieceEncoder, SignKey, codec_with_passphrase};
 
@@ -77,8 +78,12 @@ fn a_passphrase_signs_too_and_nothing_in_the_clear_is_taken_for_its_backup() {
     store_backup(&store, &sealing, "20260101T000000Z-1-a", &text).unwrap();
     assert!(restore_backup(&store, &opening, "20260101").is_ok());
     store_backup(&store, &PieceEncoder::default(), "20260102T000000Z-1-a", &text).unwrap();
-    let refused = restore_backup(&store, &opening, "latest").unwrap_err().to_string();
-    assert!(refused.contains("it is not encrypted, and a key was given"), "{refused}");
+    let identity = age::x25519::Identity::generate();
+    let other = PieceDecoder::with_identities(identity.to_string().expose_secret()).unwrap();
+    for opening in [&opening, &other] {
+        let refused = restore_backup(&store, opening, "latest").unwrap_err().to_string();
+        assert!(refused.contains("it is not encrypted, and a key was given"), "{refused}");
+    }
     // Encrypted for the store's key, by somebody who knows it from elsewhere and cannot sign.
     let key = std::fs::read(dir.path().join("keys/identity.age")).unwrap();
     let key = age::decrypt(&age::scrypt::Identity::new("phrase".to_owned().into()), &key).unwrap();

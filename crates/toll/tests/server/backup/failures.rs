@@ -48,6 +48,39 @@ fn a_dump_that_was_cut_short_or_killed_is_no_backup() {
     assert_eq!(whole_backups(&lab, &store), 1);
 }
 
+/// One whose dump is held in its first table until there is a file `go_on`.
+fn held_program(lab: &Lab, go_on: &str) -> String {
+    let script = format!(
+        "pipe=$(mktemp -u) && mkfifo \"$pipe\"\n\
+         (head -c 1000000; until [ -e {go_on} ]; do sleep 0.05; done; cat) < \"$pipe\" &\n\
+         mariadb-dump \"$@\" > \"$pipe\"; status=$?\nwait; rm \"$pipe\"; exit $status"
+    );
+    program(lab, "held", &script)
+}
+
+#[test]
+fn what_changes_during_a_dump_is_in_the_backup_as_it_was_when_the_dump_began() {
+    let lab = toll_testkit::lab!();
+    let source = lab.start_server();
+    fill(60_000, |sql| source.run(sql));
+    source.run("CREATE TABLE shop.zz (id INT PRIMARY KEY, a VARCHAR(9))");
+    source.run("INSERT INTO shop.zz VALUES (1, 'before'), (2, 'before')");
+    let (store, go_on, dsn) = (lab.path("store"), lab.path("go-on"), source.dsn());
+    let held = held_program(&lab, &go_on);
+    let mut backup = lab.spawn(&["backup", "--server", &dsn, "--to", &store, "--dump-program", &held]);
+    wait_until("the dump goes on", || files(&Path::new(&store).join("pieces")).len() > 0);
+    source.run("UPDATE shop.zz SET a = 'after' WHERE id = 1");
+    source.run("DELETE FROM shop.zz WHERE id = 2");
+    source.run("INSERT INTO shop.zz VALUES (3, 'after')");
+    std::fs::write(&go_on, "").unwrap();
+    assert!(backup.wait().unwrap().success());
+    let dump = lab.path("dump.sql");
+    assert_success(lab.toll(&["backup", "restore", "--from", &store, "--output", &dump]));
+    let dump = String::from_utf8_lossy(&std::fs::read(dump).unwrap()).into_owned();
+    let rows: Vec<&str> = dump.lines().filter(|line| line.starts_with("INSERT INTO `zz`")).collect();
+    assert_eq!(rows, ["INSERT INTO `zz` VALUES (1,'before');", "INSERT INTO `zz` VALUES (2,'before');"]);
+}
+
 #[test]
 fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
     let lab = toll_testkit::lab!();
@@ -56,16 +89,8 @@ fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
     source.run("CREATE TABLE shop.zz (id INT PRIMARY KEY)");
     source.run("INSERT INTO shop.zz VALUES (1)");
     let (store, go_on, dsn) = (lab.path("store"), lab.path("go-on"), source.dsn());
-    // The dump is held in its first table: otherwise it may be done before its server goes away.
-    let held = program(
-        &lab,
-        "held",
-        &format!(
-            "pipe=$(mktemp -u) && mkfifo \"$pipe\"\n\
-             (head -c 1000000; until [ -e {go_on} ]; do sleep 0.05; done; cat) < \"$pipe\" &\n\
-             mariadb-dump \"$@\" > \"$pipe\"; status=$?\nwait; rm \"$pipe\"; exit $status"
-        ),
-    );
+    // Otherwise it may be done before its server goes away.
+    let held = held_program(&lab, &go_on);
     let pieces = || files(&Path::new(&store).join("pieces")).len();
     let words = lab.path("words");
     let held_backup = || {

@@ -175,6 +175,22 @@ fn what_is_restored_to_a_file_is_what_the_program_wrote_to_the_byte() {
         output.stdout
     };
     let expected = [dumped("options"), dumped("options_for_bodies")].concat();
+    // Without toll, as the documentation has it.
+    let by_hand = std::process::Command::new("sh")
+        .args([
+            "-ec",
+            "cd \"$1\"; jq -r '.files[].pieces[][0]' backups/*.json | while read p; do \
+               zstd -dc pieces/$(echo $p | cut -c1-2)/$p; done",
+            "sh",
+            &store,
+        ])
+        .output();
+    match by_hand {
+        Ok(by_hand) if by_hand.status.success() => assert!(by_hand.stdout == expected),
+        other => toll_testkit::skip!("jq and zstd are needed: {other:?}"),
+    }
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&git).unwrap());
+    assert_eq!(mode & 0o077, 0, "the repository is for its owner alone");
     for (number, from) in [["--from", &store], ["--git", &git]].into_iter().enumerate() {
         let file = lab.path(&format!("dump-{number}.sql"));
         assert_success(lab.toll(&[&["backup", "restore", "--output", &file], &from[..]].concat()));
@@ -186,6 +202,81 @@ fn what_is_restored_to_a_file_is_what_the_program_wrote_to_the_byte() {
             output_text(&again)
         );
     }
+}
+
+#[test]
+fn an_overwriting_restore_replaces_what_the_backup_holds_and_leaves_the_rest() {
+    let lab = toll_testkit::lab!();
+    let source = lab.start_server();
+    source.run("CREATE DATABASE shop");
+    source.run("CREATE TABLE shop.t (a INT)");
+    source.run("INSERT INTO shop.t VALUES (1)");
+    source.run("CREATE PROCEDURE shop.p() SELECT 'backup'");
+    source.run("CREATE EVENT shop.e ON SCHEDULE EVERY 1 YEAR DO SET @x = 'backup'");
+    let (store, dsn) = (lab.path("store"), source.dsn());
+    assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &store]));
+    source.run("UPDATE shop.t SET a = 2");
+    for (name, other) in [("p", "e"), ("own_p", "own_e")] {
+        source.run(&format!("CREATE OR REPLACE PROCEDURE shop.{name}() SELECT 'later'"));
+        source.run(&format!(
+            "CREATE OR REPLACE EVENT shop.{other} ON SCHEDULE EVERY 1 YEAR DO SET @x = 'later'"
+        ));
+    }
+    source.run("CREATE TABLE shop.own_t (a INT)");
+    let restore = |more: &[&str]| {
+        lab.toll(&[&["backup", "restore", "--from", &store, "--server", &dsn], more].concat())
+    };
+    let routines = "SELECT GROUP_CONCAT(routine_name, routine_definition ORDER BY 1) FROM information_schema.routines \
+                    WHERE routine_schema = 'shop'";
+    let events = "SELECT GROUP_CONCAT(event_name, event_definition ORDER BY 1) FROM information_schema.events \
+                  WHERE event_schema = 'shop'";
+    assert!(output_text(&restore(&[])).contains("--overwrite"));
+    // Neither where there are no tables.
+    source.run("DROP TABLE shop.t");
+    source.run("DROP TABLE shop.own_t");
+    assert!(output_text(&restore(&[])).contains("tables, routines or events in shop"));
+    assert!(!source.rows(routines).contains("backup"), "nothing was changed");
+    source.run("CREATE TABLE shop.own_t (a INT)");
+    assert_success(restore(&["--overwrite"]));
+    let found = [source.rows(routines), source.rows(events), source.rows("SHOW TABLES FROM shop")].concat();
+    for word in
+        ["pSELECT 'backup'", "own_pSELECT 'later'", "eSET @x = 'backup'", "own_eSET @x = 'later'", "own_t"]
+    {
+        assert!(found.contains(word), "{word}: {found}");
+    }
+    assert!(source.rows("SELECT a FROM shop.t").contains('1'));
+}
+
+#[test]
+fn no_password_is_seen_and_no_option_file_of_the_host_is_read() {
+    let lab = toll_testkit::lab!();
+    let source = lab.start_server();
+    fill(10, |sql| source.run(sql));
+    source.run("CREATE USER p@localhost IDENTIFIED BY 'HUNTER2'");
+    source.run("GRANT ALL PRIVILEGES ON *.* TO p@localhost");
+    let (store, dsn, seen) = (lab.path("store"), source.dsn().replace("root@", "p@"), lab.path("seen"));
+    let program = lab.write(
+        "program",
+        &format!("#!/bin/sh\n{{ printf '%s\\n' \"$@\"; env; }} >> {seen}\nexec mariadb-dump \"$@\"\n"),
+    );
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // Of its owner: a dump without rows.
+    std::fs::create_dir(lab.path("home")).unwrap();
+    lab.write("home/.my.cnf", "[mysqldump]\nwhere=0\n[mariadb-dump]\nwhere=0\n");
+    let home = lab.path("home");
+    let environment = [("MYSQL_PWD", "HUNTER2"), ("HOME", home.as_str())];
+    let taken = lab.toll_with(
+        &environment,
+        &["backup", "--server", &dsn, "--to", &store, "--dump-program", &program, "--json"],
+    );
+    assert_eq!(json(taken.clone())["rows"], 15);
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("--defaults-file=") && seen.contains("--order-by-primary"), "{seen}");
+    let manifest = std::fs::read_to_string(&files(&Path::new(&store).join("backups"))[0]).unwrap();
+    for text in [seen, manifest, output_text(&taken)] {
+        assert!(!text.contains("HUNTER2"), "{text}");
+    }
+    lab.assert_nothing_left();
 }
 
 #[test]
