@@ -109,6 +109,8 @@ fn create_with_journal(
     let mut program = Program::for_dumps(source.flavour, request.dump_program.as_deref())?;
     source.check_program(&program)?;
     source.configure_program(&mut program);
+    // Not after hours, when the dump is done.
+    let sign_key = request.keys.sign_key()?;
     let options = OptionFile::write(&request.server, &program, journal)?;
     let mut store_upload = match &request.store {
         Some(place) => Some(StoreUpload::start(place, &request.keys, id, cancel)?),
@@ -150,7 +152,6 @@ fn create_with_journal(
 
     let committed = match commit {
         Some((import, stream)) => {
-            let sign_key = request.keys.sign_key()?;
             let tree = git_tree(&source, &program, &read);
             Some(finish_commit(import, stream, &files, tree, sign_key.as_ref(), read.ended, begun_unix_ms)?)
         }

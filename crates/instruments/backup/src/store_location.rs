@@ -170,3 +170,26 @@ pub fn prune_store(
     )?;
     Ok(crate::archive::prune::prune(store, opening, stay, dry_run, &alone)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backups_that_a_wrong_clock_dated_ahead_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let destination = Destination::Folder(dir.path().to_owned());
+        let place = StoreLocation { destination, retry_for: Duration::ZERO };
+        let store = open_store(&place, true, &CancelToken::new()).unwrap();
+        let warning_beside = |id: &str| {
+            std::fs::write(dir.path().join(format!("backups/{id}.{}.json", "0".repeat(64))), "").unwrap();
+            warn_future_backups(&Backups::list(&store).unwrap())
+        };
+        assert_eq!(warning_beside(&format!("{}-a", new_id())), None);
+        let warning = warning_beside("20990101T000000Z-1-a").unwrap();
+        assert!(
+            warning.starts_with("1 backup") && warning.contains("backups/20990101T000000Z-1-a."),
+            "{warning}"
+        );
+    }
+}

@@ -260,3 +260,29 @@ impl Drop for ActivityMarker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_store::{Destination, RetryPolicy};
+
+    #[test]
+    fn a_run_whose_marker_may_have_expired_is_not_valid_whichever_clock_went_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let patience = RetryPolicy { retry_for: Duration::ZERO, stop: Arc::default(), report: |_| {} };
+        let store = Store::open(Destination::Folder(dir.path().to_owned()), true, patience).unwrap();
+        let owner = MarkerOwner { boot_id: "b".into(), namespace: "n".into(), pid: 1, start_ticks: 1 };
+        let marker = ActivityMarker::start_prune(Arc::new(store), "p", &owner, |_| Some(true)).unwrap();
+        let renewed_before = |minutes: u64| {
+            // A host that was suspended: its other clock stood still.
+            let time = SystemTime::now() - Duration::from_secs(minutes * 60);
+            *marker.last_renewal.lock().unwrap() = RenewalTime(Instant::now(), time);
+            (marker.ensure_valid().is_ok(), marker.ensure_was_valid().is_ok())
+        };
+        assert_eq!(renewed_before(1), (true, true));
+        assert_eq!(renewed_before(8), (false, true));
+        assert_eq!(renewed_before(16), (false, false));
+        let refused = marker.ensure_valid().unwrap_err().to_string();
+        assert!(refused.contains("for 16 minutes (or this host was suspended)"), "{refused}");
+    }
+}
