@@ -9,6 +9,8 @@ use toll_wire::detect::{FileKind, detect_kind};
 
 /// Bytes inspected to detect the type.
 const HEAD_SIZE: usize = 64 * 1024;
+/// A file says how much memory its decompression takes. 128 MiB, as zstd's own program grants, and `--ultra -22` needs.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 /// An open input, compression undone.
 pub struct DecompressedInput {
@@ -58,7 +60,11 @@ fn decompress(mut reader: Box<dyn Read + Send>) -> anyhow::Result<DecompressedSt
         // Compressed twice is twice as much as anyone needs.
         reader = match kind.filter(|_| !was_compressed) {
             Some(FileKind::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(reader)),
-            Some(FileKind::Zstd) => Box::new(zstd::stream::read::Decoder::new(reader)?),
+            Some(FileKind::Zstd) => {
+                let mut decoder = zstd::stream::read::Decoder::new(reader)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
             _ => return Ok(DecompressedStream { head, reader, was_compressed }),
         };
         was_compressed = true;
@@ -83,4 +89,25 @@ fn read_head(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
     }
     head.truncate(filled);
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_does_not_decide_how_much_memory_its_decompression_takes() {
+        // A frame with the window that its sixth byte says, and one block of three bytes (RFC 8878).
+        let frame = |window_log: u8| {
+            let head = [0x28, 0xb5, 0x2f, 0xfd, 0, (window_log - 10) << 3];
+            [&head[..], &[3 << 3 | 1, 0, 0], b"abc"].concat()
+        };
+        let read = |window_log: u8| {
+            let stream = decompress(Box::new(Cursor::new(frame(window_log))))?;
+            assert!(stream.was_compressed);
+            Ok::<_, anyhow::Error>(stream.head)
+        };
+        assert_eq!(read(27).unwrap(), b"abc");
+        assert!(read(28).is_err());
+    }
 }
