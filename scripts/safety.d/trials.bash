@@ -20,7 +20,7 @@ begin_run() {
   : >$root/seen
   umask $run_umask
   toll run tcpdump-impact --profile quick --arms "$arms" --rounds 1 --window 500ms --rows 500 --seed $seed \
-    --server $root/toll.cnf --allow-schema toll_load --out $run >$root/said 2>&1 &
+    --server $root/toll.cnf --allow-schema toll_load --yes --out $run >$root/said 2>&1 &
   pid=$!
   umask 022
   : >$root/watching

@@ -52,7 +52,7 @@ impl Lab {
         path
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         // Heeds all signals, even where the tests themselves were started by nohup.
         let mut command = Command::new("env");
         command

@@ -117,9 +117,12 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         seed: arguments.seed,
         ..RunOverrides::default()
     };
+    let is_agreed = arguments.server.yes;
     let server = arguments.server.resolve()?;
+    let source = RunSource::Scenario(Box::new(scenario), Box::new(overrides));
+    super::consent::check_load(&source, &server, is_agreed)?;
     let asked = RunRequest {
-        source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
+        source,
         text,
         server,
         out: arguments.out,

@@ -7,6 +7,7 @@ mod backup;
 mod burn;
 mod capture;
 mod clean;
+mod consent;
 mod console;
 mod cost;
 mod digest;

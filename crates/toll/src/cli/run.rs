@@ -1,5 +1,6 @@
 //! Command `toll run`: measures the overhead of a scenario's arms.
 
+use super::consent;
 use super::console::eprint_line;
 use super::interrupt;
 use super::progress;
@@ -159,12 +160,15 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
             .check(&resolved.scenario.definitions(), &resolved.arms, &resolved.scenario.baseline)
             .with_context(|| format!("--fail-if '{bound}'"))?;
     }
+    let is_agreed = arguments.server.yes;
     let server = match scenario.subject {
         Subject::Server => arguments.server.resolve()?,
         Subject::Host => arguments.server.resolve_none()?,
     };
+    let source = RunSource::Scenario(Box::new(scenario), Box::new(overrides));
+    consent::check_load(&source, &server, is_agreed)?;
     let asked = RunRequest {
-        source: RunSource::Scenario(Box::new(scenario), Box::new(overrides)),
+        source,
         text: text.clone(),
         server,
         out: arguments.out,
@@ -187,6 +191,7 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
             path.display()
         );
     }
+    let is_agreed = arguments.server.yes;
     let server = match (&plan.server, &plan.setup.sandbox) {
         (None, _) => arguments.server.resolve_none()?,
         (Some(_), sandbox) => {
@@ -202,8 +207,10 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
         }
     };
     let text = std::fs::read_to_string(path.with_file_name("scenario.toml")).unwrap_or_default();
+    let source = RunSource::Plan(Box::new(plan));
+    consent::check_load(&source, &server, is_agreed)?;
     let asked = RunRequest {
-        source: RunSource::Plan(Box::new(plan)),
+        source,
         text,
         server,
         out: arguments.out,

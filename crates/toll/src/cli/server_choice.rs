@@ -10,7 +10,8 @@ use toll_server::AllowedChanges;
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     /// `sandbox` (a private server), a DSN (mysql://user@host:port/schema?socket=/path), or an
-    /// option file with a [client] section; the password comes from MYSQL_PWD or the file [default: sandbox]
+    /// option file with a [client] section; the password comes from MYSQL_PWD or the file. On an existing server the run
+    /// adds its load to that of others: without a rate as fast as the server answers, which needs --yes [default: sandbox]
     #[arg(long, value_name = "sandbox|DSN|FILE")]
     server: Option<String>,
     /// The mariadbd or mysqld of the sandbox [default: the first found]
@@ -26,6 +27,9 @@ pub struct ServerArgs {
     /// Measure on a replica or a read-only server, without writing to it
     #[arg(long)]
     allow_replica: bool,
+    /// Put a load at full speed on an existing server without asking; at a given rate nothing is asked
+    #[arg(long)]
+    pub yes: bool,
 }
 
 impl ServerArgs {

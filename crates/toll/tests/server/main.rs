@@ -7,6 +7,7 @@
 
 mod backup;
 mod backup_load;
+mod consent;
 mod cost;
 mod external;
 mod load;

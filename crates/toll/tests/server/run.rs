@@ -350,6 +350,7 @@ fn system_a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
         &server.dsn(),
         "--allow-schema",
         "toll_killed",
+        "--yes",
         "--out",
         &out,
     ]);
@@ -380,9 +381,9 @@ fn wrong_arguments_are_answered_in_one_line_that_says_what_to_do() {
         (vec!["load", "read-only", "--dsn", "mysql://root:secret@127.0.0.1:1/x"], "MYSQL_PWD"),
         (vec!["clean", "--server", "mysql://root:secret@127.0.0.1:1/x"], "MYSQL_PWD"),
         (vec!["clean", "--server", "nowhere.cnf"], "taken for an option file"),
-        (vec!["run", "tcpdump-impact", "--server", "mysql://root@127.0.0.1:1/x"], "127.0.0.1:1"),
+        (vec!["run", "tcpdump-impact", "--server", "mysql://root@127.0.0.1:1/x", "--yes"], "127.0.0.1:1"),
         (vec!["run", "tcpdump-impact", "--server-bin", "/no/such/mysqld"], "/no/such/mysqld"),
-        (vec!["cost", "--server", "mysql://root@127.0.0.1:1/x", "--", "true"], "127.0.0.1:1"),
+        (vec!["cost", "--server", "mysql://root@127.0.0.1:1/x", "--yes", "--", "true"], "127.0.0.1:1"),
     ] {
         let run = lab.toll(&arguments);
         let said = String::from_utf8_lossy(&run.stderr).into_owned();

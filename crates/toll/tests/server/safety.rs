@@ -376,7 +376,7 @@ fn toll_asks_before_it_makes_a_schema_and_keeps_away_from_what_is_read_only() {
     let server = lab.start_server();
     let dsn = server.dsn();
     let before = state(&server);
-    let ask = lab.toll(&["run", "tcpdump-impact", "--arms", "none2", "--server", &dsn]);
+    let ask = lab.toll(&["run", "tcpdump-impact", "--arms", "none2", "--yes", "--server", &dsn]);
     assert!(!ask.status.success() && output_text(&ask).contains("--allow-schema"), "{}", output_text(&ask));
     server.run("SET GLOBAL read_only = ON");
     let out = lab.path("run");

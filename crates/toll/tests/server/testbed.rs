@@ -123,8 +123,17 @@ fn an_arm_with_options_of_its_own_is_measured_on_a_server_that_has_them() {
 
     let server = lab.start_server();
     let out = lab.path("there");
-    let run =
-        lab.toll(&["run", &scenario, "--server", &server.dsn(), "--allow-schema", "toll_own", "--out", &out]);
+    let run = lab.toll(&[
+        "run",
+        &scenario,
+        "--yes",
+        "--server",
+        &server.dsn(),
+        "--allow-schema",
+        "toll_own",
+        "--out",
+        &out,
+    ]);
     assert!(run.status.success(), "{}", output_text(&run));
     let why = plan_of(&out)["arms"][2]["unavailable"].to_string();
     assert!(why.contains("options of its own") && why.contains("leave out --server"), "{why}");
