@@ -9,11 +9,13 @@ mod client_options;
 pub mod connection;
 mod error;
 mod option_file;
+mod sql_string;
 pub mod target;
 mod tls;
 
 pub use client_options::{ClientFamily, quote_option_value};
 pub use connection::{Connection, Error, Rows, ServerError};
 pub use error::TargetError;
+pub use sql_string::sql_string;
 pub use target::{Address, Compression, NO_BINLOG, PasswordOptIns, Secret, Target};
 pub use tls::{ClientCertificate, Tls, TlsOptions};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use toll_journal::{Journal, OWNER_TABLE, ServerRef, Undo, quoted_name};
-use toll_mysql::{Connection, NO_BINLOG, Target};
+use toll_mysql::{Connection, NO_BINLOG, Target, sql_string};
 use toll_sys::server_process::ServerProcess;
 
 /// A server that toll did not start.
@@ -142,8 +142,10 @@ impl ExternalServer {
     }
 
     pub fn has_schema(&self, name: &str) -> Result<bool> {
-        let literal = name.replace('\\', "\\\\").replace('\'', "''");
-        let sql = format!("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '{literal}'");
+        let sql = format!(
+            "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = {}",
+            sql_string(name)
+        );
         let there =
             Connection::connect(&self.target)?.query(&sql).context("cannot ask which schemas there are")?;
         Ok(there.scalar() != Some("0"))

@@ -10,7 +10,7 @@
 
 use anyhow::{Context, Result};
 use toll_journal::quoted_name;
-use toll_mysql::{Connection, Target};
+use toll_mysql::{Connection, Target, sql_string};
 use toll_stats::random::Rng;
 
 /// Tables that are asked in turn.
@@ -101,7 +101,7 @@ impl KeyedTable {
 /// that is allowed: information_schema opens every table of the server to say how large it is.
 fn largest_tables(connection: &mut Connection, schema: Option<&str>) -> Vec<(String, String)> {
     let not_the_servers = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
-    let only = schema.map(|schema| format!("= {}", sql_literal(schema)));
+    let only = schema.map(|schema| format!("= {}", sql_string(schema)));
     let within = only.as_deref().unwrap_or(not_the_servers);
     let cheap = format!(
         "SELECT database_name, table_name FROM mysql.innodb_table_stats WHERE database_name {within} \
@@ -125,8 +125,8 @@ fn find_keyed_table(connection: &mut Connection, schema: &str, table: &str) -> O
     let sql = format!(
         "SELECT column_name, data_type FROM information_schema.columns \
          WHERE table_schema = {} AND table_name = {} AND column_key = 'PRI'",
-        sql_literal(schema),
-        sql_literal(table)
+        sql_string(schema),
+        sql_string(table)
     );
     let columns = connection.query(&sql).ok()?;
     let [(key, kind)] = columns.pairs().collect::<Vec<_>>()[..] else { return None };
@@ -146,10 +146,6 @@ fn find_keyed_table(connection: &mut Connection, schema: &str, table: &str) -> O
     let (low, high) = ends.pairs().next()?;
     (keyed.low, keyed.high) = (low.parse().ok()?, high.parse().ok()?);
     Some(keyed)
-}
-
-fn sql_literal(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 #[cfg(test)]

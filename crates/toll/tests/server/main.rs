@@ -15,6 +15,7 @@ mod run;
 mod safety;
 mod server;
 mod sets;
+mod settings;
 mod testbed;
 mod throttle;
 

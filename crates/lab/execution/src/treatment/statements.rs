@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use toll_model::placeholders::PlaceholderValues;
-use toll_mysql::{Connection, Error, Target};
+use toll_mysql::{Connection, Error, Target, sql_string};
 use toll_record::{Arm, RowUpdate};
 use toll_sys::slow_warning::SlowWarning;
 
@@ -44,6 +44,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(1);
 /// ER_OPTION_PREVENTS_STATEMENT: with skip_grant_tables there are no grants, and everybody may do anything.
 const ER_OPTION_PREVENTS_STATEMENT: u16 = 1290;
+const ER_UNKNOWN_SYSTEM_VARIABLE: u16 = 1193;
 
 impl AdminSession {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
@@ -121,7 +122,7 @@ impl AdminSession {
 
     /// Global variables whose names match a LIKE pattern.
     pub fn query_variables(&mut self, like: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let sql = format!("SHOW GLOBAL VARIABLES LIKE {}", quote_string(like));
+        let sql = format!("SHOW GLOBAL VARIABLES LIKE {}", sql_string(like));
         self.query_pairs(&sql)
     }
 
@@ -194,18 +195,31 @@ impl AdminSession {
     ) -> anyhow::Result<Vec<Setting>> {
         let mut settings = Vec::new();
         for toll_record::Setting { name, value, if_known } in wished {
-            let Some(old) = self.query_variables(name)?.remove(name.as_str()) else {
+            let Some(old) = self.read_variable(name)? else {
                 if !if_known {
                     bail!("the server does not know the variable {name}");
                 }
                 continue;
             };
+            let old = old.as_deref().map_or_else(|| "NULL".into(), literal);
             settings.push(Setting {
                 apply_sql: format!("SET GLOBAL {name} = {}", literal(&placeholders.fill_in(value)?)),
-                restore_sql: format!("SET GLOBAL {name} = {}", literal(&old)),
+                restore_sql: format!("SET GLOBAL {name} = {old}"),
             });
         }
         Ok(settings)
+    }
+
+    /// The whole value of a global variable, which may be NULL. `None`: the server does not know it.
+    ///
+    /// SHOW VARIABLES cuts long values, at 1024 or 2048 characters.
+    fn read_variable(&mut self, name: &str) -> anyhow::Result<Option<Option<String>>> {
+        let sql = format!("SELECT @@GLOBAL.{name}");
+        match self.with_connection(|c| c.query(&sql)) {
+            Ok(answer) => Ok(answer.rows.into_iter().flatten().next()),
+            Err(error) if is_unknown_variable(&error) => Ok(None),
+            Err(error) => Err(error.context(format!("the server did not do `{sql}`"))),
+        }
     }
 
     /// One statement that changes the rows, and statements that restore each changed row.
@@ -232,7 +246,7 @@ impl AdminSession {
             let old = assign(&mut old.iter().map(|value| literal_or_null(value.as_deref())));
             format!("UPDATE {table} SET {old} WHERE ({keys}) IN ({})", rows.join(", "))
         });
-        let new = assign(&mut update.set.values().map(|value| quote_string(value)));
+        let new = assign(&mut update.set.values().map(|value| sql_string(value)));
         Ok(RowChanges { apply_sql: format!("UPDATE {table} SET {new}{which}"), restore_sql: back.collect() })
     }
 
@@ -275,6 +289,10 @@ struct RowChanges {
     restore_sql: Vec<String>,
 }
 
+fn is_unknown_variable(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Error>().map(Error::code) == Some(ER_UNKNOWN_SYSTEM_VARIABLE)
+}
+
 /// True if a line of SHOW GRANTS allows it.
 fn allows_set_global(grant: &str) -> bool {
     let privileges = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "));
@@ -285,22 +303,18 @@ fn allows_set_global(grant: &str) -> bool {
     })
 }
 
-fn quote_string(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
 fn literal_or_null(value: Option<&str>) -> String {
-    value.map_or_else(|| "NULL".into(), quote_string)
+    value.map_or_else(|| "NULL".into(), sql_string)
 }
 
 /// Numbers stay bare: the server refuses a quoted one for a numeric variable.
 fn literal(value: &str) -> String {
-    if value.parse::<f64>().is_ok_and(f64::is_finite) { value.to_owned() } else { quote_string(value) }
+    if value.parse::<f64>().is_ok_and(f64::is_finite) { value.to_owned() } else { sql_string(value) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{allows_set_global, literal, quote_string};
+    use super::{allows_set_global, literal};
 
     #[test]
     fn only_a_grant_for_the_whole_server_allows_to_set_its_variables() {
@@ -321,6 +335,6 @@ mod tests {
         assert_eq!(literal("0.000000"), "0.000000");
         assert_eq!(literal("FILE"), "'FILE'");
         assert_eq!(literal(""), "''");
-        assert_eq!(quote_string("a'b\\c"), "'a''b\\\\c'");
+        assert_eq!(literal("C:\\"), "_utf8mb4 X'433A5C'");
     }
 }
