@@ -13,6 +13,8 @@ use crate::pcap::{Format, Frame, InputError, Reader};
 use crate::socket_session::SocketSessions;
 pub use crate::socket_session::{CallDirection, SocketChunk};
 use crate::stream::{self, ConnectionTable, SegmentOutcome, StreamListener};
+use foldhash::fast::{FixedState, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 
 /// Traffic to decode, and memory limits.
@@ -40,11 +42,28 @@ pub struct Shard {
     pub index: u32,
     /// At least 1.
     pub of: u32,
+    /// The same in all parts, and unknown to senders: they cannot have all connections fall into one part.
+    seed: u64,
 }
 
 impl Default for Shard {
     fn default() -> Self {
-        Shard { index: 0, of: 1 }
+        Shard { index: 0, of: 1, seed: 0 }
+    }
+}
+
+impl Shard {
+    /// All parts of a whole.
+    pub fn split(of: u32) -> impl Iterator<Item = Self> {
+        let seed = RandomState::default().hash_one(of);
+        (0..of).map(move |index| Self { index, of, seed })
+    }
+
+    /// True if a connection falls into this part; multiplying spreads without a division.
+    #[inline]
+    pub(crate) fn contains(self, connection: impl Hash) -> bool {
+        let part = |hash: u64| ((u64::from((hash >> 32) as u32) * u64::from(self.of)) >> 32) as u32;
+        self.of <= 1 || part(FixedState::with_seed(self.seed).hash_one(connection)) == self.index
     }
 }
 
@@ -121,7 +140,7 @@ impl Decoder {
         Decoder {
             ports: Ports::new(&config.ports),
             servers: config.servers.iter().map(|&ip| Address::from(ip)).collect(),
-            shard: Shard { index: config.shard.index, of: config.shard.of.max(1) },
+            shard: config.shard,
             streams: ConnectionTable::new(config.limits.stream_limits()),
             sockets: SocketSessions::new(config.limits.connections),
             limits: config.limits.session_limits(),
@@ -136,7 +155,7 @@ impl Decoder {
         match frame::parse_segment(frame) {
             Ok(packet) => match self.identify_endpoints(&packet) {
                 Some((endpoints, from)) => {
-                    if self.shard.of > 1 && shard_of(endpoints.hash, self.shard.of) != self.shard.index {
+                    if !self.shard.contains(endpoints) {
                         return;
                     }
                     let (streams, mut context) = self.streams_and_context(sink);
@@ -167,7 +186,7 @@ impl Decoder {
     /// addresses of the configuration do not count. The accounting counts such calls as frames.
     #[inline]
     pub fn decode_socket_chunk<S: Sink + ?Sized>(&mut self, chunk: &SocketChunk<'_>, sink: &mut S) {
-        if self.shard.of > 1 && shard_of(chunk.hash(), self.shard.of) != self.shard.index {
+        if !self.shard.contains(chunk.socket) {
             return;
         }
         let Decoder { sockets, limits, workspace, accounting: ledger, .. } = self;
@@ -255,12 +274,6 @@ impl<S: Sink + ?Sized> StreamListener<Endpoints, Session> for Context<'_, S> {
     fn budget(&mut self) -> &mut MemoryBudget {
         &mut self.workspace.budget
     }
-}
-
-/// The part that a connection falls into; multiplying spreads without a division.
-#[inline]
-fn shard_of(hash: u64, of: u32) -> u32 {
-    ((u64::from((hash >> 32) as u32) * u64::from(of)) >> 32) as u32
 }
 
 /// Reads a capture file or stream and decodes it.

@@ -47,15 +47,6 @@ pub struct SocketChunk<'a> {
     pub client: Option<(IpAddr, u16)>,
 }
 
-impl SocketChunk<'_> {
-    /// For shards.
-    pub(crate) fn hash(&self) -> u64 {
-        // Sockets may be numbered one after the other; the golden ratio spreads them (Knuth, 6.4).
-        let product = u128::from(self.socket) * 0x9e37_79b9_7f4a_7c15;
-        (product >> 64) as u64 ^ product as u64
-    }
-}
-
 /// The sessions of all sockets.
 pub(crate) struct SocketSessions {
     index: HashMap<u64, u32, RandomState>,

@@ -280,8 +280,8 @@ fn shards_share_the_events_and_their_ledgers_add_up() {
     assert_eq!(whole.ledger.frames.truncated, 1);
     let mut sum = toll_wire::accounting::DecodeAccounting::default();
     let mut ports = Vec::new();
-    for index in 0..3 {
-        let config = Config { shard: Shard { index, of: 3 }, ..Config::default() };
+    for shard in Shard::split(3) {
+        let config = Config { shard, ..Config::default() };
         let part = EventCollector::decode_with(&capture, &config);
         assert!(part.ledger.sessions.seen > 0);
         sum += part.ledger;

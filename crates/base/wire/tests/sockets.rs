@@ -336,8 +336,8 @@ fn what_is_said_inside_tls_takes_the_place_of_what_cannot_be_read() {
 fn shards_share_the_connections_out_between_them() {
     let mut found = Vec::new();
     let mut sizes = Vec::new();
-    for index in 0..4 {
-        let config = Config { shard: Shard { index, of: 4 }, ..Config::default() };
+    for shard in Shard::split(4) {
+        let config = Config { shard, ..Config::default() };
         let mut calls = SocketCalls::new(&config);
         for socket in 1..=200 {
             calls.open(socket, None);

@@ -56,7 +56,7 @@ pub fn split_input(request: &Request, path: &Path, kind: Type, bytes: u64) -> an
     match kind {
         Type::Pcap | Type::Pcapng => {
             let of = u32::try_from(jobs)?;
-            Ok((0..of).map(|index| InputPart::Connections(Shard { index, of })).collect())
+            Ok(Shard::split(of).map(InputPart::Connections).collect())
         }
         // A schema may be named only once, at the head of a log; who asks for it reads in order.
         Type::Slowlog if !needs_db(request) => byte_parts(path, bytes, jobs),

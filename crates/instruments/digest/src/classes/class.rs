@@ -139,6 +139,23 @@ impl Class {
         self.count.saturating_add(self.count_short_by_at_most)
     }
 
+    /// Memory that clients can make it take, but for its lists of names and errors, which are short.
+    pub(super) fn bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(|table| table.len() + size_of::<Vec<u8>>()).sum();
+        // The key is in the index, too.
+        let texts = 2 * self.key.len() + self.text.len() + self.distill.len() + tables;
+        let measures = self.measures.iter().flatten().count() + self.others.len();
+        size_of::<Self>()
+            + texts
+            + self.sample_bytes()
+            + measures * size_of::<Measure>()
+            + self.histogram_bytes()
+    }
+
+    fn sample_bytes(&self) -> usize {
+        self.sample.as_ref().map_or(0, |sample| sample.text.len())
+    }
+
     /// Memory of its histograms.
     pub(super) fn histogram_bytes(&self) -> usize {
         let own = self.measures.iter().flatten().map(|measure| measure.histogram.bytes());
@@ -146,29 +163,40 @@ impl Class {
         own.chain(others).sum()
     }
 
+    /// Returns by how many bytes it has grown.
     pub(super) fn add_sampled(
         &mut self,
         event: &Event<'_>,
         seen: &EventNames,
         others: &[ExtraAttribute],
         keep: bool,
-    ) {
+    ) -> usize {
+        let mut bytes = 0;
         if keep {
+            let before = self.sample_bytes();
             self.keep_sample(event);
+            bytes += self.sample_bytes().saturating_sub(before);
         }
-        self.add(event, seen, others);
+        bytes + self.add(event, seen, others)
     }
 
-    pub(super) fn add(&mut self, event: &Event<'_>, seen: &EventNames, others: &[ExtraAttribute]) {
+    pub(super) fn add(&mut self, event: &Event<'_>, seen: &EventNames, others: &[ExtraAttribute]) -> usize {
+        let mut bytes = 0;
         self.count += 1;
         self.tainted += u64::from(event.tainted);
         for attribute in Attribute::ALL {
             if let Some(value) = attribute.value_in(event) {
-                self.measures[attribute as usize].get_or_insert_default().record(value);
+                let measure = self.measures[attribute as usize].get_or_insert_with(|| {
+                    bytes += size_of::<Measure>();
+                    Box::default()
+                });
+                bytes += measure.record(value);
             }
         }
         for &(id, value) in others {
-            self.other_mut(id).record(value);
+            let measures = self.others.len();
+            bytes += self.other_mut(id).record(value);
+            bytes += (self.others.len() - measures) * size_of::<Measure>();
         }
         if event.flags != Flags::default() {
             self.add_flags(&event.flags);
@@ -181,6 +209,7 @@ impl Class {
             self.add_error(error.number, 1);
         }
         self.extend_times(event.start_ns, event.start_ns);
+        bytes
     }
 
     /// The slowest; of statements without a time the first.

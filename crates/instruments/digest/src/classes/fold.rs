@@ -5,18 +5,25 @@ use super::class::Class;
 use toll_wire::accounting::saturating_add_to;
 use toll_wire::log::INHERITED_DB;
 
-/// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
+/// Folds the lower half of the classes into one, or as many as take more than half of the memory. What they came to is kept, who they were is not;
 /// a class that comes back says how many of its events may be in there.
 pub(super) fn fold_smallest(digest: &mut Digest) {
     let rank = digest.settings.rank;
     let mut classes = std::mem::take(&mut digest.classes);
     classes.sort_by_key(|class| std::cmp::Reverse(rank.key(class)));
-    let keep = (digest.settings.classes_max / 2).max(1);
+    let mut bytes = 0;
+    let is_kept = |class: &&Class| {
+        bytes += class.bytes();
+        bytes <= digest.settings.classes_bytes_max / 2
+    };
+    let most = (digest.settings.classes_max / 2).max(1);
+    let keep = classes.iter().take(most).take_while(is_kept).count().max(1);
     for class in classes.drain(keep.min(classes.len())..) {
         digest.floor = digest.floor.max(class.count_at_most());
         digest.folded.merge(&class, |name| name, Some);
         digest.folded_classes += 1;
     }
+    digest.bytes = classes.iter().map(Class::bytes).sum();
     digest.classes = classes;
     digest.index = digest.classes.iter().zip(0..).map(|(class, n)| (class.key.clone(), n)).collect();
     digest.recent.clear();
@@ -58,7 +65,10 @@ pub(super) fn merge_digests(digest: &mut Digest, from: &Digest, inherited: &[u8]
     }
     for class in &from.classes {
         let at = find_or_add_class(digest, class, inherited);
+        let before = digest.classes[at].bytes();
         digest.classes[at].merge(class, &names, &others);
+        let grown = digest.classes[at].bytes().saturating_sub(before);
+        digest.add_bytes(grown);
     }
     saturating_add_to(&mut digest.floor, from.floor);
 }
@@ -78,6 +88,7 @@ fn find_or_add_class(digest: &mut Digest, class: &Class, inherited: &[u8]) -> us
     new.tables = class.tables.iter().map(|table| with_schema(table, inherited)).collect();
     let at = digest.classes.len();
     digest.index.insert(new.key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
+    digest.bytes += new.bytes();
     digest.classes.push(new);
     at
 }

@@ -19,6 +19,9 @@ pub const HISTOGRAM_SCHEME: &str = "log-linear-64/1";
 pub const BUCKETS: u16 = 59 << BITS;
 /// Most classes see few distinct values; past this many buckets, whole octaves are kept.
 const SPARSE_MAX: usize = 24;
+/// Memory of a bucket kept by itself, and of an octave.
+const SPARSE_BYTES: usize = size_of::<(u16, u64)>();
+const OCTAVE_BYTES: usize = size_of::<[u64; PER_OCTAVE]>() + 16;
 
 #[derive(Debug, Clone)]
 pub struct Histogram {
@@ -61,12 +64,15 @@ fn value(bucket: u16) -> u64 {
 }
 
 impl Histogram {
-    pub fn record(&mut self, value: u64) {
-        self.add(bucket(value), 1);
+    /// Returns by how many bytes it has grown.
+    pub fn record(&mut self, value: u64) -> usize {
+        self.add(bucket(value), 1)
     }
 
     pub fn merge(&mut self, other: &Self) {
-        other.each(|bucket, count| self.add(bucket, count));
+        other.each(|bucket, count| {
+            self.add(bucket, count);
+        });
     }
 
     /// The value that a share `q` (0 to 1) of all values is at most.
@@ -96,15 +102,17 @@ impl Histogram {
         let is_ordered = buckets.is_sorted_by(|(a, _), (b, _)| a < b);
         let is_within = buckets.iter().all(|(bucket, count)| *bucket < BUCKETS && *count > 0);
         let mut histogram = Self::default();
-        buckets.iter().for_each(|(bucket, count)| histogram.add(*bucket, *count));
+        for (bucket, count) in buckets {
+            histogram.add(*bucket, *count);
+        }
         (is_ordered && is_within).then_some(histogram)
     }
 
     /// Memory that it takes beyond itself.
     pub fn bytes(&self) -> usize {
         match &self.buckets {
-            Buckets::Sparse(counts) => size_of_val(&counts[..]),
-            Buckets::Dense(octaves) => octaves.len() * (size_of::<[u64; PER_OCTAVE]>() + 16),
+            Buckets::Sparse(counts) => counts.len() * SPARSE_BYTES,
+            Buckets::Dense(octaves) => octaves.len() * OCTAVE_BYTES,
         }
     }
 
@@ -113,18 +121,27 @@ impl Histogram {
         self.each(|bucket, count| with(value(bucket), count));
     }
 
-    fn add(&mut self, bucket: u16, count: u64) {
+    fn add(&mut self, bucket: u16, count: u64) -> usize {
         match &mut self.buckets {
             Buckets::Sparse(counts) => match counts.binary_search_by_key(&bucket, |(b, _)| *b) {
-                Ok(at) => accounting::saturating_add_to(&mut counts[at].1, count),
-                Err(at) if counts.len() < SPARSE_MAX => counts.insert(at, (bucket, count)),
+                Ok(at) => {
+                    accounting::saturating_add_to(&mut counts[at].1, count);
+                    0
+                }
+                Err(at) if counts.len() < SPARSE_MAX => {
+                    counts.insert(at, (bucket, count));
+                    SPARSE_BYTES
+                }
                 Err(_) => {
                     let mut dense = Vec::new();
+                    let mut bytes = 0;
                     for &(bucket, count) in counts.iter() {
-                        add_dense(&mut dense, bucket, count);
+                        bytes += add_dense(&mut dense, bucket, count);
                     }
-                    add_dense(&mut dense, bucket, count);
+                    bytes += add_dense(&mut dense, bucket, count);
+                    bytes = bytes.saturating_sub(counts.len() * SPARSE_BYTES);
                     self.buckets = Buckets::Dense(dense);
+                    bytes
                 }
             },
             Buckets::Dense(octaves) => add_dense(octaves, bucket, count),
@@ -145,17 +162,20 @@ impl Histogram {
     }
 }
 
-fn add_dense(octaves: &mut Vec<(u8, Box<[u64; PER_OCTAVE]>)>, bucket: u16, count: u64) {
+fn add_dense(octaves: &mut Vec<(u8, Box<[u64; PER_OCTAVE]>)>, bucket: u16, count: u64) -> usize {
     let octave = (bucket >> BITS) as u8;
+    let mut bytes = 0;
     let at = match octaves.iter().position(|(o, _)| *o >= octave) {
         Some(at) if octaves[at].0 == octave => at,
         at => {
             let at = at.unwrap_or(octaves.len());
             octaves.insert(at, (octave, Box::new([0; PER_OCTAVE])));
+            bytes = OCTAVE_BYTES;
             at
         }
     };
     accounting::saturating_add_to(&mut octaves[at].1[usize::from(bucket) % PER_OCTAVE], count);
+    bytes
 }
 
 #[cfg(test)]
@@ -199,14 +219,16 @@ mod tests {
     #[test]
     fn merging_is_the_same_as_recording_together() {
         let (mut a, mut b, mut both) = (Histogram::default(), Histogram::default(), Histogram::default());
+        let mut bytes = [0; 3];
         for n in 0..10_000_u64 {
             let value = n * n * 37;
             if n % 3 == 0 {
-                a.record(value)
+                bytes[0] += a.record(value)
             } else {
-                b.record(value)
+                bytes[1] += b.record(value)
             }
-            both.record(value);
+            bytes[2] += both.record(value);
+            assert_eq!(bytes, [&a, &b, &both].map(Histogram::bytes));
         }
         a.merge(&b);
         for q in [0.0, 0.01, 0.5, 0.95, 0.99, 1.0] {

@@ -15,13 +15,14 @@ pub struct Measure {
 }
 
 impl Measure {
-    pub fn record(&mut self, value: u64) {
+    /// Returns by how many bytes it has grown.
+    pub fn record(&mut self, value: u64) -> usize {
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
         self.count += 1;
         self.sum += u128::from(value);
         self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
-        self.histogram.record(value);
+        self.histogram.record(value)
     }
 
     pub fn merge(&mut self, other: &Self) {

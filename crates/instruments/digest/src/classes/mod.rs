@@ -33,6 +33,10 @@ use toll_wire::text_hash::TextMap;
 /// Classes kept apart. When there are more, the lower half is folded into [`Digest::folded`].
 pub const CLASSES_MAX: usize = 8_192;
 
+/// Memory of the classes kept apart, bytes. Clients choose texts and times, and a class whose values spread widely takes
+/// hundreds of KiB. When they take more, the lowest are folded until half of it is free.
+pub const CLASSES_BYTES_MAX: usize = 128 << 20;
+
 /// Options of a digest.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -41,6 +45,7 @@ pub struct Settings {
     /// Keep the slowest statement of each class as it was written.
     pub keep_samples: bool,
     pub classes_max: usize,
+    pub classes_bytes_max: usize,
 }
 
 impl Default for Settings {
@@ -50,6 +55,7 @@ impl Default for Settings {
             rank: Rank::default(),
             keep_samples: false,
             classes_max: CLASSES_MAX,
+            classes_bytes_max: CLASSES_BYTES_MAX,
         }
     }
 }
@@ -82,6 +88,8 @@ pub struct Digest {
     /// No class that was folded had a greater count.
     floor: u64,
     classes: Vec<Class>,
+    /// Memory of the classes, as [`Class::bytes`] counts it.
+    bytes: usize,
     index: TextMap<u32>,
     recent: RecentTexts,
     keys: GroupKeys,
@@ -99,6 +107,7 @@ impl Digest {
             folded_classes: 0,
             floor: 0,
             classes: Vec::new(),
+            bytes: 0,
             index: TextMap::default(),
             recent: RecentTexts::new(),
             keys: GroupKeys::default(),
@@ -186,8 +195,18 @@ impl Digest {
         let mut new = Class::new(key, self.floor);
         group::describe_class(&mut new, self.settings.group_by, event);
         self.index.insert(new.key.clone(), class);
+        self.bytes += new.bytes();
         self.classes.push(new);
         class
+    }
+
+    /// A class has grown. Classes may be numbered anew.
+    #[inline]
+    fn add_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if bytes > 0 && self.bytes > self.settings.classes_bytes_max {
+            fold::fold_smallest(self);
+        }
     }
 }
 
@@ -203,7 +222,8 @@ impl Sink for Digest {
         let keep = self.settings.keep_samples;
         if self.settings.group_by.depends_on_text_alone() {
             if let Some(class) = self.recent.find_class(event) {
-                self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+                let bytes = self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+                self.add_bytes(bytes);
                 return;
             }
             let mut keys = std::mem::take(&mut self.keys);
@@ -211,7 +231,8 @@ impl Sink for Digest {
             let class = self.class_of(key, event);
             self.keys = keys;
             self.recent.remember(event, class);
-            self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+            let bytes = self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+            self.add_bytes(bytes);
             return;
         }
         // An event may be in several of these classes, or in none.
@@ -219,7 +240,8 @@ impl Sink for Digest {
         let mut keys = std::mem::take(&mut self.keys);
         for key in keys.of_event(self.settings.group_by, event) {
             let class = self.class_of(key, event);
-            self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+            let bytes = self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+            self.add_bytes(bytes);
         }
         self.keys = keys;
     }

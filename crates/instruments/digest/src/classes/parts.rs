@@ -35,7 +35,9 @@ impl Digest {
             return false;
         }
         self.index.insert(class.key.clone(), u32::try_from(self.classes.len()).unwrap_or(u32::MAX));
+        let bytes = class.bytes();
         self.classes.push(class);
+        self.add_bytes(bytes);
         true
     }
 

@@ -62,6 +62,44 @@ fn what_is_folded_is_counted_and_said() {
     assert_eq!(digest.unique(), 100);
 }
 
+/// Clients choose statements, and by `sleep` and `limit` how long they take and how much they return.
+#[test]
+fn classes_whose_values_spread_widely_stay_within_their_memory() {
+    let most = 1 << 20;
+    let settings = Settings { classes_bytes_max: most, keep_samples: true, ..Settings::default() };
+    let (mut digest, mut peak, mut events) = (Digest::new(settings), 0, 0);
+    let mut add = |digest: &mut Digest, class: usize, value: u64| {
+        let text = format!("select a from {}", "z".repeat(class));
+        let rows = value / 3;
+        let spread = Event { rows_sent: Some(rows), rows_examined: Some(rows * 40), ..event(&text, value) };
+        digest.on_event(&spread);
+        events += 1;
+        let bytes: usize = digest.classes().iter().map(Class::bytes).sum();
+        assert_eq!(bytes, digest.bytes);
+        peak = peak.max(bytes);
+    };
+    for octave in 0..60 {
+        for class in 1..50 {
+            // The first comes most often.
+            for n in 0..if class == 1 { 20 } else { 2 } {
+                add(&mut digest, class, (1 << octave) + ((n as u64) << octave) / 32);
+            }
+        }
+    }
+    assert!(peak <= most && peak > most / 2, "{peak} bytes");
+    assert!(digest.folded_classes > 0 && digest.classes().len() > 1);
+    let kept: u64 = digest.classes().iter().map(|class| class.count).sum();
+    assert_eq!(kept + digest.folded.count, events);
+    assert!(digest.classes().iter().any(|class| class.text == b"select a from z"));
+    // Merged, and stored, they stay there, too.
+    let mut merged = Digest::new(settings);
+    merged.merge(&digest);
+    merged.merge(&digest);
+    assert!(merged.classes().iter().map(Class::bytes).sum::<usize>() <= most);
+    let kept: u64 = merged.classes().iter().map(|class| class.count).sum();
+    assert_eq!(kept + merged.folded.count, 2 * events);
+}
+
 #[test]
 fn limits_read_like_those_of_pt_query_digest() {
     assert_eq!("20".parse(), Ok(Limit { share: None, count: Some(20) }));
