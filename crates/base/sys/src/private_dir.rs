@@ -88,11 +88,19 @@ pub fn unpredictable_path(place: &Path, prefix: &str) -> Result<PathBuf> {
 /// # Errors
 /// /dev/urandom cannot be read.
 pub fn random_hex() -> Result<String> {
+    Ok(random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// 128 bits from the kernel: a name that nothing else has.
+///
+/// # Errors
+/// /dev/urandom cannot be read.
+pub fn random_bytes() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
         .context("cannot read /dev/urandom")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(bytes)
 }
 
 /// Directory for temporary directories: for root `/run/toll`, where nobody else can make anything, else `TMPDIR` or /tmp.

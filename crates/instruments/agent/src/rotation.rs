@@ -29,9 +29,16 @@ impl Rotate {
     }
 }
 
+/// Files that are remembered where all stay. A writer may run for years.
+const MAX_REMEMBERED: usize = 1_000;
+
 /// Files that one writer made and did not remove, oldest first.
 #[derive(Debug, Default)]
-pub struct Series(VecDeque<Made>);
+pub struct Series {
+    made: VecDeque<Made>,
+    /// Older ones that are not remembered.
+    forgotten: u64,
+}
 
 #[derive(Debug)]
 struct Made {
@@ -47,26 +54,34 @@ impl Series {
     /// Its identity cannot be read.
     pub fn add(&mut self, path: &Path, file: &File) -> io::Result<()> {
         let meta = file.metadata()?;
-        self.0.push_back(Made { path: path.to_owned(), device: meta.dev(), inode: meta.ino() });
+        self.made.push_back(Made { path: path.to_owned(), device: meta.dev(), inode: meta.ino() });
         Ok(())
     }
 
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(|made| made.path.as_path())
+        self.made.iter().map(|made| made.path.as_path())
     }
 
-    /// Removes the oldest files beyond `keep`, but never the newest.
-    pub fn keep_newest(&mut self, keep: usize) {
-        while self.0.len() > keep.max(1)
-            && let Some(made) = self.0.pop_front()
+    /// Files beyond those of [`Self::paths`], older and still there.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Removes the oldest files beyond `keep`, but never the newest. `None`: all stay, and the newest are remembered.
+    pub fn keep_newest(&mut self, keep: Option<usize>) {
+        while self.made.len() > keep.unwrap_or(MAX_REMEMBERED).max(1)
+            && let Some(made) = self.made.pop_front()
         {
-            made.remove();
+            match keep {
+                Some(_) => made.remove(),
+                None => self.forgotten += 1,
+            }
         }
     }
 
     /// Removes the newest file, in which nothing could be written.
     pub fn remove_newest(&mut self) {
-        if let Some(made) = self.0.pop_back() {
+        if let Some(made) = self.made.pop_back() {
             made.remove();
         }
     }
@@ -110,11 +125,24 @@ mod tests {
         std::fs::rename(path(0), dir.path().join("moved")).unwrap();
         std::fs::write(path(0), "another's").unwrap();
         std::fs::remove_file(path(1)).unwrap();
-        series.keep_newest(0);
+        series.keep_newest(Some(0));
         let there = |n: usize| path(n).exists();
         assert_eq!([0, 1, 2, 3].map(there), [true, false, false, true]);
         assert!(series.paths().eq([path(3)]) && dir.path().join("moved").exists());
         series.remove_newest();
         assert!(!there(3) && series.paths().next().is_none());
+    }
+
+    #[test]
+    fn where_all_files_stay_the_newest_are_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut series, path) = (Series::default(), dir.path().join("file"));
+        let file = File::create(&path).unwrap();
+        for _ in 0..MAX_REMEMBERED + 3 {
+            series.add(&path, &file).unwrap();
+            series.keep_newest(None);
+        }
+        assert_eq!((series.paths().count(), series.forgotten()), (MAX_REMEMBERED, 3));
+        assert!(path.exists());
     }
 }

@@ -132,9 +132,7 @@ impl FileSink {
             let tail = (self.trailer)();
             self.end_file(&tail)?;
             self.begin_file()?;
-            if let Some(keep) = self.options.keep {
-                self.made.keep_newest(keep);
-            }
+            self.made.keep_newest(self.options.keep);
         }
         match &mut self.open {
             Some(open) => open.disk.write(bytes).map_err(|error| describe_error(error, &open.name)),

@@ -14,12 +14,11 @@ use crate::receive::{self, Link};
 use anyhow::{Context, Result, ensure};
 use resend_buffer::{Message, ResendBuffer};
 use sender::ConnectError;
-use sha2::{Digest, Sha256};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toll_sys::count_format::format_count;
 use toll_sys::slow_warning::SlowWarning;
-use toll_sys::{clock, number_format};
+use toll_sys::{clock, number_format, private_dir};
 use toll_wire::stream_protocol::{self, Chunk, MAX_CHUNK, MAX_HEADER_OR_FOOTER, StreamContent, StreamId};
 use zstd::bulk::Compressor;
 
@@ -133,7 +132,7 @@ impl StreamSink {
         let shared = Shared {
             target: host_port.to_owned(),
             key: key.clone(),
-            stream: stream_id(begun_ns),
+            stream: private_dir::random_bytes().context("no name for the stream")?,
             begun_ns,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -316,12 +315,4 @@ impl State {
             _ => String::new(),
         }
     }
-}
-
-/// No other stream of any host has it: made of the host's boot, the process and the time.
-fn stream_id(begun_ns: u64) -> StreamId {
-    let boot = toll_sys::process::boot_id();
-    let words = format!("{boot} {} {:?} {begun_ns}", std::process::id(), std::thread::current().id());
-    let hash = Sha256::digest(words);
-    std::array::from_fn(|at| hash[at])
 }

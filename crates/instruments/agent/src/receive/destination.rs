@@ -108,9 +108,14 @@ impl StreamFiles {
         Self { destination: place, host: file_name(host), extension, open: None, files: Series::default() }
     }
 
-    /// Files that were written and are still there.
-    pub fn files(&self) -> Vec<PathBuf> {
-        self.files.paths().map(Path::to_owned).collect()
+    /// Files that were written and are still there: the newest, and how many are older.
+    pub fn files(&self) -> (Vec<PathBuf>, u64) {
+        (self.files.paths().map(Path::to_owned).collect(), self.files.forgotten())
+    }
+
+    /// Forgets all files: nothing more is written.
+    pub fn forget(&mut self) {
+        self.files = Series::default();
     }
 
     /// Appends whole items, seen from `first_ns` on; a file that is begun for them begins with `opening`. The answer:
@@ -198,9 +203,7 @@ impl StreamFiles {
                 return Err(error);
             }
         };
-        if let StreamDestination::Directory { rotation: Rotation { keep: Some(keep), .. }, .. } =
-            self.destination
-        {
+        if let StreamDestination::Directory { rotation: Rotation { keep, .. }, .. } = self.destination {
             self.files.keep_newest(keep);
         }
         Ok(written)

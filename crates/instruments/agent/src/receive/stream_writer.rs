@@ -213,9 +213,13 @@ impl ReceivedStream {
     /// The result of the stream; returned once.
     pub fn take_summary(&self) -> Option<StreamSummary> {
         let mut state = self.lock();
+        if !std::mem::take(&mut state.is_unreported) {
+            return None;
+        }
         // Not with each chunk: there may be many files.
-        std::mem::take(&mut state.is_unreported)
-            .then(|| StreamSummary { files: state.files.files(), ..state.summary.clone() })
+        let (files, older_files) = state.files.files();
+        state.files.forget();
+        Some(StreamSummary { files, older_files, ..state.summary.clone() })
     }
 
     /// A thread that panicked was between two chunks, or in one that is then taken again.

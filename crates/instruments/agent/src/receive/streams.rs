@@ -16,6 +16,8 @@ use toll_wire::stream_protocol::{Hello, StreamId};
 
 /// A stream without a connection is waited for so long.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(3_600);
+/// One sender may have this part of the streams at once.
+const SENDER_SHARE: usize = 4;
 /// Streams that have ended, remembered: the newest.
 const MAX_ENDED: usize = 1_000;
 
@@ -58,6 +60,11 @@ impl StreamTable {
         Ok(AttachedStream { incoming, connection, next_chunk: next })
     }
 
+    /// Of the streams at once, a sender has a quarter at most: none keeps the others out.
+    fn max_of_one_sender(&self) -> usize {
+        (self.max_streams / SENDER_SHARE).max(1)
+    }
+
     fn find_or_create(&self, hello: &Hello<'_>, sender: Option<&str>) -> Result<Arc<ReceivedStream>> {
         let mut known = self.lock();
         match known.streams.get(&hello.stream) {
@@ -74,18 +81,16 @@ impl StreamTable {
         if self.once && !known.streams.is_empty() {
             bail!("this receiver takes one stream, and has it (--once)");
         }
-        let running = known.streams.values().filter(|incoming| !incoming.has_ended());
-        if running.count() >= self.max_streams {
-            // Whoever left longest ago makes room, if anybody has left.
-            let left =
-                known.streams.values().filter_map(|incoming| Some((incoming.disconnected_at()?, incoming)));
-            match left.min_by_key(|(left, _)| *left) {
-                Some((_, incoming)) => incoming.abandon(),
-                None => {
-                    let most = format_count(self.max_streams as u64, "stream");
-                    bail!("this receiver has its maximum of {most} at once (--streams)")
-                }
-            }
+        if !known.make_room(self.max_streams, |_| true) {
+            let most = format_count(self.max_streams as u64, "stream");
+            bail!("this receiver has its maximum of {most} at once (--streams)")
+        }
+        // Without keys nobody knows who sends.
+        if sender.is_some()
+            && !known.make_room(self.max_of_one_sender(), |incoming| incoming.sender() == sender)
+        {
+            let most = format_count(self.max_of_one_sender() as u64, "stream");
+            bail!("a sender has at most {most} at once, a quarter of --streams")
         }
         known.evict_ended();
         let incoming = Arc::new(ReceivedStream::new(hello, sender, self.destination.clone()));
@@ -129,6 +134,23 @@ impl StreamTable {
 }
 
 impl StreamEntries {
+    /// Sees that fewer than `most` of these streams run: the one whose sender left longest ago makes room. False if none has
+    /// left.
+    fn make_room(&self, most: usize, is_one: impl Fn(&ReceivedStream) -> bool) -> bool {
+        let running = || self.streams.values().filter(|incoming| !incoming.has_ended() && is_one(incoming));
+        if running().count() < most {
+            return true;
+        }
+        let left = running().filter_map(|incoming| Some((incoming.disconnected_at()?, incoming)));
+        match left.min_by_key(|(left, _)| *left) {
+            Some((_, incoming)) => {
+                incoming.abandon();
+                true
+            }
+            None => false,
+        }
+    }
+
     /// The oldest that have ended, where there are too many.
     fn evict_ended(&mut self) {
         while self.streams.len() >= MAX_ENDED {

@@ -14,7 +14,11 @@ pub struct StreamSummary {
     pub host: String,
     #[serde(serialize_with = "in_a_word")]
     pub holds: StreamContent,
+    /// The newest.
     pub files: Vec<PathBuf>,
+    /// Files before these, which are still there.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub older_files: u64,
     /// Packets or events that were written.
     pub items: u64,
     pub chunks: u64,
@@ -44,12 +48,17 @@ fn in_a_word<S: Serializer>(holds: &StreamContent, to: S) -> Result<S::Ok, S::Er
     })
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl StreamSummary {
     pub fn new(host: String, holds: StreamContent) -> Self {
         Self {
             host,
             holds,
             files: Vec::new(),
+            older_files: 0,
             items: 0,
             chunks: 0,
             received_bytes: 0,
@@ -81,7 +90,7 @@ impl StreamSummary {
             [.., last] => {
                 text += &format!(
                     " to {}, the last {}",
-                    format_count(self.files.len() as u64, "file"),
+                    format_count(self.files.len() as u64 + self.older_files, "file"),
                     last.display()
                 )
             }

@@ -1,6 +1,6 @@
 //! Tests that many simultaneous streams do not interfere.
 
-use super::ends::{Receiver, SyntheticStream, new_sender, wait_until};
+use super::ends::{Receiver, SyntheticStream, new_keys, new_sender, new_sender_key, wait_until};
 use std::collections::BTreeSet;
 use toll_agent::capture::chunk_queue::ChunkSink;
 
@@ -41,6 +41,36 @@ fn one_stream_too_many_waits_until_there_is_room_for_it() {
     wait_until("both have ended", || receiver.accounts().len() == 2);
     let written: Vec<_> = receiver.files().iter().map(|file| std::fs::read(file).unwrap()).collect();
     assert!(written.contains(&one.whole()) && written.contains(&another.whole()) && written.len() == 2);
+}
+
+/// Whoever broke into one sender may not keep the others out.
+#[test]
+fn a_sender_has_at_most_a_quarter_of_the_streams_and_leaves_room_for_others() {
+    let lab = toll_testkit::lab!();
+    let keys = new_keys(&lab);
+    let other = new_sender_key(&lab, &keys.receiver, "db2");
+    let receiver = Receiver::start_at(&lab, "127.0.0.1:0", &keys, "captures", &["--streams", "8"]);
+    let begin = |key: &str, seed: u64| {
+        let (sent, mut stream) =
+            (SyntheticStream::pcapng_of(seed, 4, 1_000), new_sender(&receiver.address, key));
+        sent.begin(&mut stream);
+        sent.chunks_to(&mut stream, 0..4);
+        (sent, stream)
+    };
+    let mut two: Vec<_> = (1..=2).map(|seed| begin(&keys.sender, seed)).collect();
+    wait_until("both have begun", || two.iter().all(|(_, stream)| stream.buffer_fill().bytes().0 == 0));
+    let (third, mut waiting) = begin(&keys.sender, 3);
+    wait_until("the third is refused", || {
+        receiver.words().contains("a sender has at most 2 streams at once")
+    });
+    let (fourth, mut of_other) = begin(&other, 4);
+    of_other.finish(&fourth.closing).unwrap();
+    // A stream of its own that is over, or whose connection broke, makes room.
+    drop(two.remove(0));
+    waiting.finish(&third.closing).unwrap();
+    wait_until("three have ended", || receiver.accounts().len() == 3);
+    let whole = receiver.accounts().iter().filter(|account| account["whole"] == true).count();
+    assert_eq!(whole, 2, "{:?}", receiver.accounts());
 }
 
 #[test]
