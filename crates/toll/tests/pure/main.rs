@@ -5,6 +5,7 @@
 
 mod architecture;
 mod captures;
+mod claims;
 mod digest;
 mod journal;
 mod receive;

@@ -78,3 +78,18 @@ fn the_server_of_toll_server_start_is_loaded_without_a_question() {
     assert!(asked.contains("--allow-schema") && !asked.contains("--yes"), "{asked}");
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_replica_is_refused_by_its_status() {
+    let lab = toll_testkit::lab!();
+    let server = lab.start_server();
+    // Its threads need not run: somebody may start them meanwhile.
+    server.run("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'nobody'");
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let asked = ["cost", "--server", &dsn, "--rate", "300", "--allow-schema", "toll_load", "--out", &out];
+    let refused = lab.toll(&[&asked[..], &["--", "true"]].concat());
+    let text = output_text(&refused);
+    assert!(!refused.status.success() && text.contains("is a replica"), "{text}");
+    assert!(!server.schemas().contains("toll_load"));
+    lab.assert_nothing_left();
+}
