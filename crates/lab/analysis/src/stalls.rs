@@ -32,7 +32,7 @@ struct StallThresholds {
 ///
 /// The arm at `held_against` defines what is normal for an arm: a load at a tenth of another's rate is not
 /// stalled. `latency`: of all windows of an arm. The reason why throughput could not be judged is that of the
-/// arm at `baseline`.
+/// arm at `baseline`. None on a counted clock.
 pub fn find_stalls(
     recorded: &RunData,
     windows: &[Window],
@@ -40,6 +40,10 @@ pub fn find_stalls(
     held_against: &[usize],
     latency: impl Fn(usize) -> Histogram<u64>,
 ) -> Stalls {
+    if !recorded.plan.clock.is_real() {
+        // Made of waiting, which that clock does not count.
+        return Stalls { by_window: vec![Vec::new(); windows.len()], ..Stalls::default() };
+    }
     let bins: Vec<Vec<LoadBin>> = windows
         .iter()
         .map(|w| samples_within(&recorded.bins, w.begin_us, w.end_us).iter().map(to_load_bin).collect())

@@ -38,6 +38,7 @@ fn a_counted_report_says_instructions_and_nothing_of_seconds_but_the_time_that_i
     for says in ["instructions, not time", "Instructions per query, by party", "G instr", "k instr"] {
         assert!(report.contains(says), "{says}\n{report}");
     }
+    assert!(!report.contains("Stalls") && !report.contains("pause"), "{report}");
     for line in report.lines().filter(|line| !line.trim_start().starts_with("measured")) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let seconds = words.windows(2).find(|pair| {
