@@ -6,7 +6,7 @@
 use super::{RunOverrides, TimeSettings};
 use anyhow::bail;
 use toll_record::catalogue::find_definition;
-use toll_record::{ArtefactColumn, Compare, Definition, Plan, ProcessColumn, Source, TrialColumn};
+use toll_record::{Aggregate, ArtefactColumn, Compare, Definition, Plan, ProcessColumn, Source, TrialColumn};
 
 /// Five bins of whole transactions, 80 of the read-only mix: windows agree within 0.1%.
 const WINDOW_S: f64 = 0.5;
@@ -98,7 +98,9 @@ fn is_known(outcome: &Definition) -> bool {
                 | ProcessColumn::PausedS
                 | ProcessColumn::SentMbps
         ),
-        Source::Load { .. } | Source::Latency | Source::Cpu { .. } => true,
+        // How responses are spread is made by the edges at which the load rests.
+        Source::Latency => outcome.aggregate == Aggregate::Mean,
+        Source::Load { .. } | Source::Cpu { .. } => true,
     }
 }
 
@@ -150,6 +152,7 @@ mod tests {
         assert_eq!(title("cpu_us_per_query"), Some("instructions per query, whole host"));
         assert_eq!(title("latency_us_mean"), Some("mean response time, in instructions"));
         assert_eq!(title("qps"), Some("throughput"));
+        assert_eq!(title("latency_us_p99"), None);
         assert_eq!(title("stall_s").or(title("disk_queue")), None);
         let units = ["qps", "latency_us_mean", "elapsed_s"]
             .map(|name| find_definition(&left, name).map(|outcome| outcome.unit.as_str()));
