@@ -1,7 +1,7 @@
 //! Serves one trick of `toll_testkit::hostile_server` to any client program, and prints what it got.
 //!
 //! `hostile_server TRICK [CERTIFICATES]` prints its port, then a line for each password that clients gave away, until
-//! its input ends. TRICK is a plugin (`sha256_password`), `greet:PLUGIN` or `unasked-key:PLUGIN`. With CERTIFICATES, a
+//! its input ends. TRICK is a plugin (`sha256_password`), `greet:PLUGIN`, `unasked-key:PLUGIN` or `endless-nulls`. With CERTIFICATES, a
 //! directory with `server.pem` and `server.key`, it offers TLS.
 
 use std::io::Read;
@@ -11,7 +11,7 @@ use toll_testkit::hostile_server::{HostileServer, Trick};
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(trick) = arguments.next().and_then(|text| Trick::parse(&text)) else {
-        eprintln!("hostile_server [greet:|unasked-key:]PLUGIN [CERTIFICATES]");
+        eprintln!("hostile_server endless-nulls|[greet:|unasked-key:]PLUGIN [CERTIFICATES]");
         return ExitCode::from(2);
     };
     let server = match arguments.next() {

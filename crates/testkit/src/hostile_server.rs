@@ -38,8 +38,11 @@ pub enum Trick {
 }
 
 impl Trick {
-    /// A login trick by its name: `mysql_clear_password`, `greet:dialog`, `unasked-key:sha256_password`.
+    /// A trick by its name: `mysql_clear_password`, `greet:dialog`, `unasked-key:sha256_password`, `endless-nulls`.
     pub fn parse(text: &str) -> Option<Self> {
+        if text == "endless-nulls" {
+            return Some(Self::EndlessNulls(4_096));
+        }
         let (trick, plugin) = text.split_once(':').unwrap_or(("switch", text));
         let known = ["mysql_clear_password", "dialog", "sha256_password", "caching_sha2_password"];
         let plugin = known.into_iter().find(|name| *name == plugin)?;
