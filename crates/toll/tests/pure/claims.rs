@@ -29,7 +29,7 @@ fn rows(document: &str) -> Option<Vec<(&str, &str)>> {
     let (_, table) = document.split_once(HEADING)?;
     let rows =
         table.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | "));
-    Some(rows.skip(2).collect())
+    Some(rows.filter(|(claim, _)| *claim != "claim" && !claim.starts_with("--")).collect())
 }
 
 /// True for a test in a source whose path and modules are those of its name, as nextest shows it: `safety::tests::name`.
