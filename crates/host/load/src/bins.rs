@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_line_reads_back_and_its_counts_are_its_events() {
-        let mut ns = LatencyCounts::new();
+        let mut ns = LatencyCounts::default();
         (1..=1000).for_each(|i| ns.record(i * 10_000));
         let hist = BinLine::histogram_buckets(&ns);
         assert_eq!(hist.iter().map(|(_, n)| n).sum::<u64>(), 1000);

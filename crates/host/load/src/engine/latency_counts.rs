@@ -34,11 +34,13 @@ fn highest_ns_of(bucket: usize) -> u64 {
     ((within + 1) << (doublings as u32 + UNIT_BITS)) - 1
 }
 
-impl LatencyCounts {
-    pub fn new() -> Self {
+impl Default for LatencyCounts {
+    fn default() -> Self {
         Self { counts: vec![0; bucket_of(HIGHEST_NS) + 1].into(), used: 0..0 }
     }
+}
 
+impl LatencyCounts {
     #[inline]
     pub fn record(&mut self, ns: u64) {
         let bucket = bucket_of(ns.min(HIGHEST_NS));
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn buckets_and_percentiles_are_those_of_the_library() {
-        let (mut ours, mut theirs) = (LatencyCounts::new(), wide_histogram());
+        let (mut ours, mut theirs) = (LatencyCounts::default(), wide_histogram());
         for ns in latencies() {
             ours.record(ns);
             theirs.saturating_record(ns.min(HIGHEST_NS));
@@ -127,9 +129,9 @@ mod tests {
 
     #[test]
     fn counts_of_workers_add_up_and_nothing_is_left_of_what_was_cleared() {
-        let (mut whole, mut sum) = (LatencyCounts::new(), LatencyCounts::new());
+        let (mut whole, mut sum) = (LatencyCounts::default(), LatencyCounts::default());
         for some in latencies().chunks(100) {
-            let mut part = LatencyCounts::new();
+            let mut part = LatencyCounts::default();
             some.iter().for_each(|ns| part.record(*ns));
             some.iter().for_each(|ns| whole.record(*ns));
             sum.add(&part);

@@ -71,9 +71,10 @@ impl Tally {
     pub fn new(open: bool) -> Self {
         Self {
             counts: Counts::default(),
-            latency: LatencyCounts::new(),
-            open: open
-                .then(|| Box::new(OpenTally { service: LatencyCounts::new(), lag: LatencyCounts::new() })),
+            latency: LatencyCounts::default(),
+            open: open.then(|| {
+                Box::new(OpenTally { service: LatencyCounts::default(), lag: LatencyCounts::default() })
+            }),
         }
     }
 

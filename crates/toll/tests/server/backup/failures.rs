@@ -68,7 +68,7 @@ fn what_changes_during_a_dump_is_in_the_backup_as_it_was_when_the_dump_began() {
     let (store, go_on, dsn) = (lab.path("store"), lab.path("go-on"), source.dsn());
     let held = held_program(&lab, &go_on);
     let mut backup = lab.spawn(&["backup", "--server", &dsn, "--to", &store, "--dump-program", &held]);
-    wait_until("the dump goes on", || files(&Path::new(&store).join("pieces")).len() > 0);
+    wait_until("the dump goes on", || !files(&Path::new(&store).join("pieces")).is_empty());
     source.run("UPDATE shop.zz SET a = 'after' WHERE id = 1");
     source.run("DELETE FROM shop.zz WHERE id = 2");
     source.run("INSERT INTO shop.zz VALUES (3, 'after')");
