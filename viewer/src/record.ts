@@ -335,7 +335,8 @@ effect?: number | null, ci95?: [number, number] | null, ok: boolean, text: strin
 export type Counted = "statements" | "events" | "packets";
 
 /**
- * A clock that counts instructions: each takes one nanosecond of the virtual machine's time, and idle time is skipped.
+ * A clock that counts instructions: each takes one nanosecond of the virtual machine's time. Idle time passes as it does
+ * outside.
  */
 export type CountedClock = { 
 /**
