@@ -20,7 +20,7 @@ const EXECUTED_PER_REAL: f64 = 0.09;
 /// speak of.
 const EXECUTED_SHARE: f64 = 0.7;
 /// Switching and settling of a trial, 10^9 instructions.
-const BESIDE_WINDOW_S: f64 = 0.9;
+const BESIDE_WINDOW_S: f64 = 0.5;
 /// Shorter windows hold too few transactions.
 const LEAST_WINDOW_S: f64 = 0.3;
 

@@ -17,7 +17,7 @@ mod usage;
 
 pub use artefact::LogDirectory;
 pub use kernel_settings::KernelNotRestored;
-pub use pause::PausableLoad;
+pub use pause::{PausableLoad, PauseGuard};
 pub use process_group::{ProcessGroup, ProcessHost};
 pub use proctree::{cpu_of_process_us, resident_bytes};
 pub use remote_host::RemoteHost;

@@ -19,7 +19,7 @@ use crate::capture_survey::Survey;
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
 use crate::testbed::rig::LinkCounters;
-use crate::treatment::{KernelNotRestored, PausableLoad, Reading, RestoreError, Treatment, TreatmentContext};
+use crate::treatment::{KernelNotRestored, PausableLoad, PauseGuard, Reading, RestoreError, Treatment, TreatmentContext};
 use crate::workload::{BinStream, Counter, Driver, DriverContext, LiveLoad, WindowLoad};
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -240,6 +240,10 @@ impl LoadControl for HostEnv<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    fn pause_load(&mut self) -> Option<PauseGuard> {
+        self.pausable().map(PausableLoad::pause_if_slow)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Control of the load that keeps the subject busy.
 
+use crate::treatment::PauseGuard;
 use toll_record::Arm;
 
 pub trait LoadControl {
@@ -7,4 +8,6 @@ pub trait LoadControl {
     /// taken down. `fresh`: with new connections.
     fn ensure_load(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()>;
     fn stop_load(&mut self) -> anyhow::Result<()>;
+    /// Pauses it until the guard is dropped; `None`: it cannot be paused without harm.
+    fn pause_load(&mut self) -> Option<PauseGuard>;
 }

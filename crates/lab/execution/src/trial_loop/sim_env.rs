@@ -12,7 +12,7 @@ use super::treatments::{SwitchOffReport, TreatmentControl};
 use super::trial::{ClosedWindow, TrialParams};
 use super::ui::Ui;
 use super::writeback::WritebackBarrier;
-use crate::treatment::Reading;
+use crate::treatment::{PauseGuard, Reading};
 use crate::workload::{LiveLoad, WindowLoad};
 use anyhow::{anyhow, bail};
 use hdrhistogram::Histogram;
@@ -185,6 +185,10 @@ impl LoadControl for SimEnv {
         self.done.push("stop load".into());
         self.meter = None;
         Ok(())
+    }
+
+    fn pause_load(&mut self) -> Option<PauseGuard> {
+        None
     }
 }
 

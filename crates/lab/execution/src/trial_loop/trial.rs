@@ -149,7 +149,7 @@ impl<E: Environment> TrialLoop<'_, E> {
         } else if self.poll_until(arm, since, settled)?.is_none() {
             return Ok(None);
         }
-        if !self.plan.clock.is_real() && !self.await_steady_load(arm, since)? {
+        if !self.plan.clock.is_real() && !self.settle_counted(arm, since)? {
             return Ok(None);
         }
         let length_us = micros(arm.window.at_most_s());
@@ -235,6 +235,27 @@ impl<E: Environment> TrialLoop<'_, E> {
             self.env.write_latency(&arm.name, place.trial, begin, end - begin, histogram);
         }
         Ok(Some(closed))
+    }
+
+    /// Lets a tool do what it does once its first records have come, which is not what it costs from then on: a capture that
+    /// compresses gets its memory with its first chunk. It takes time, and few instructions while the load is paused. False:
+    /// interrupted.
+    fn settle_counted(&mut self, arm: &Arm, since_us: u64) -> anyhow::Result<bool> {
+        const PAUSE_US: u64 = 700_000;
+        if !self.await_steady_load(arm, since_us)? {
+            return Ok(false);
+        }
+        if arm.window.is_until_done() {
+            return Ok(true);
+        }
+        let pause = self.env.load().and_then(|load| load.pause_load());
+        let now = self.env.now_us();
+        if self.poll_until(arm, now, now + PAUSE_US)?.is_none() {
+            return Ok(false);
+        }
+        drop(pause);
+        let now = self.env.now_us();
+        self.await_steady_load(arm, now)
     }
 
     /// Waits until two bins in a row since that moment hold the same number of statements, but for a twentieth, and leave no event under way,

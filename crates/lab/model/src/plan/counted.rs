@@ -12,9 +12,8 @@ use toll_record::{Aggregate, ArtefactColumn, Compare, Definition, Plan, ProcessC
 const WINDOW_S: f64 = 0.5;
 /// sysbench reports once a second.
 const SYSBENCH_WINDOW_S: f64 = 3.0;
-/// What tools do when their first records come, which is not what they cost from then on: a capture that compresses gets
-/// its memory with its first chunk, within a second.
-const SETTLE_S: f64 = 1.0;
+/// The trial loop waits until two bins agree.
+const SETTLE_S: f64 = 0.0;
 /// A run ends sooner once its intervals are as narrow as was asked for.
 const MOST_ROUNDS: u32 = 12;
 /// With this as its primary outcome a scenario asks here for that. All share one CPU, so a response waits for all work there
