@@ -19,7 +19,9 @@ use crate::capture_survey::Survey;
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
 use crate::testbed::rig::LinkCounters;
-use crate::treatment::{KernelNotRestored, PausableLoad, PauseGuard, Reading, RestoreError, Treatment, TreatmentContext};
+use crate::treatment::{
+    KernelNotRestored, PausableLoad, PauseGuard, Reading, RestoreError, Treatment, TreatmentContext,
+};
 use crate::workload::{BinStream, Counter, Driver, DriverContext, LiveLoad, WindowLoad};
 use anyhow::Context;
 use hdrhistogram::Histogram;
