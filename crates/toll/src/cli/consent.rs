@@ -31,7 +31,7 @@ pub fn check_load(source: &RunSource, server: &ServerChoice, is_agreed: bool) ->
         return Ok(());
     }
     let advice = match source {
-        RunSource::Scenario(..) => "Set a rate that it can bear, such as --rate 300, or use --yes",
+        RunSource::Scenario(..) => "Set a rate that is safe for it, such as --rate 300, or use --yes",
         RunSource::Plan(_) => "Use --yes",
     };
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {

@@ -34,7 +34,7 @@ fn a_placebo_that_costs_less_than_the_margin_does_nothing() {
         let run = SyntheticRun { noise: (0.001, 0.002), ..SyntheticRun::with(3, 40, vec![arm]) };
         let result = analyse::analyse(&run.record());
         let [low, high] = result.controls[0].ci95_pct.unwrap();
-        assert!(low > 0.0 || high < 0.0, "it is told from zero: {low} {high}");
+        assert!(low > 0.0 || high < 0.0, "its interval contains zero: {low} {high}");
         result.controls[0].ok
     };
     assert!(placebo(1.02), "no effect by the margin of the run");

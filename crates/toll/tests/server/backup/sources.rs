@@ -85,7 +85,7 @@ fn a_branch_that_holds_one_servers_backups_takes_no_others() {
     assert_success(take(&one, &[]));
     let refused = take(&other, &[]);
     assert!(output_text(&refused).contains("backups of another server"), "{}", output_text(&refused));
-    // What is said helps: the branch was begun without a name.
+    // The advice is right: the branch was begun without a name.
     let named = output_text(&take(&one, &["--source", "shop"]));
     assert!(named.contains("leave out --source"), "{named}");
     assert_success(take(&one, &[]));
