@@ -37,6 +37,9 @@ pub struct Host {
 pub struct CountedClock {
     /// First line of the emulator's version output.
     pub emulator: String,
+    /// CPU that the emulator ran on: no figure depends on it but `wall_s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
     /// Virtual machines that shared the rounds.
     pub machines: u32,
     pub cpus_per_machine: u32,

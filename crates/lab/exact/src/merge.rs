@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
-    Artefact, CountedClock, Cpu, Host, LatencyWindow, Plan, RunDir, RunWriter, Sample, Step, TrialLine,
+    Artefact, CountedClock, Cpu, Host, LatencyWindow, Plan, RunDir, RunWriter, Sample, Step, Tool, TrialLine,
 };
 
 /// Between the machines' times, so that no interval spans two machines.
@@ -71,6 +71,8 @@ pub struct WholeRun {
     pub seed: u64,
     pub started_wall_us: u64,
     pub counted: CountedClock,
+    /// Programs of the host, which are the machines' own.
+    pub tools: Vec<Tool>,
 }
 
 /// Writes the run of all machines into `dir`, which holds none yet. The answer: its rounds; 0: nothing was written.
@@ -87,7 +89,8 @@ pub fn merge_runs(runs: &[RunDir], whole: &WholeRun, dir: &Path) -> anyhow::Resu
     }
     let Some((_, first)) = parts.first() else { return Ok(0) };
     let plan = merge_plans(&parts.iter().map(|(_, part)| part).collect::<Vec<_>>(), whole)?;
-    let host = Host { counted: Some(whole.counted.clone()), ..first.host.clone() };
+    let host =
+        Host { counted: Some(whole.counted.clone()), tools: whole.tools.clone(), ..first.host.clone() };
     let mut writer =
         RunWriter::create(dir).with_context(|| format!("cannot make the run in {}", dir.display()))?;
     let (mut round_base, mut trial_base, mut next_us, mut cpu) = (0, 0, 0, Cpu::default());
@@ -318,7 +321,7 @@ mod tests {
 
     fn whole() -> WholeRun {
         let counted = CountedClock { machines: 2, ..CountedClock::default() };
-        WholeRun { command: vec!["toll".into()], seed: 9, started_wall_us: 77, counted }
+        WholeRun { command: vec!["toll".into()], seed: 9, started_wall_us: 77, counted, tools: Vec::new() }
     }
 
     #[test]

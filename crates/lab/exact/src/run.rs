@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use toll_execution::host::describe_host;
+use toll_execution::host::tools::detect_tools;
 use toll_execution::run::{self, FinishedRun, RunRequest, RunSource};
 use toll_execution::testbed::{self, ServerChoice};
 use toll_execution::trial_loop::{Progress, RunEnd};
@@ -112,7 +114,7 @@ fn count(
     cancel: &CancelToken,
 ) -> anyhow::Result<FinishedRun> {
     let asked = &request.asked;
-    let mut overrides = RunOverrides { clock: Clock::Counted, ..overrides.clone() };
+    let overrides = RunOverrides { clock: Clock::Counted, ..overrides.clone() };
     let counted_s = overrides.time.map(|time| time.0 * COUNTED_SHARE);
     let server_bin = match &asked.server {
         ServerChoice::External { .. } => bail!(
@@ -122,9 +124,6 @@ fn count(
         ServerChoice::None => None,
     };
     let resolved = ResolvedScenario::new(scenario.clone(), &overrides)?;
-    if let (Some(counted_s), None) = (counted_s, overrides.window) {
-        overrides.window = Some(Seconds(sizing::window_s(counted_s, &resolved)));
-    }
     let setup = testbed::resolve_setup(&resolved, &asked.server)?;
     let sizing = sizing::choose(&resolved, &setup)?;
     let dir = asked.out.clone().unwrap_or_else(|| run::new_run_dir(&resolved.scenario.name));
@@ -146,17 +145,21 @@ fn count(
 
     let started_wall_us = clock::wall_us();
     let seed = resolved.seed.unwrap_or(started_wall_us % 1_000_000_007);
+    let host = describe_host(&dir, &BTreeMap::new());
+    let tools = detect_tools();
     let whole = |wall_s: f64| WholeRun {
         command: plan::build_repro_command(&asked.command, seed),
         seed,
         started_wall_us,
         counted: CountedClock {
             emulator: kit.emulator().to_owned(),
+            cpu_model: Some(host.cpu_model.clone()),
             machines: sizing.machines as u32,
             cpus_per_machine: 1,
             ns_per_instruction: 1,
             wall_s,
         },
+        tools: tools.clone(),
     };
     let set = MachineSet {
         kit: &kit,

@@ -12,25 +12,6 @@ const COPIES_OF_DATA: u64 = 3;
 /// More machines than this share rounds too few to be worth a boot.
 const MOST: usize = 16;
 
-/// Rounds that each machine should have time for.
-const ROUNDS_PER_MACHINE: f64 = 2.0;
-/// Instructions a second that an emulator carries out, 10^9: from 0.06 on a busy host to 0.17 on an idle one.
-const EXECUTED_PER_REAL: f64 = 0.09;
-/// Of a window's 10^9ths, those in which an instruction is executed: at bin edges the load rests, which takes no time to
-/// speak of.
-const EXECUTED_SHARE: f64 = 0.7;
-/// Switching and settling of a trial, 10^9 instructions.
-const BESIDE_WINDOW_S: f64 = 0.5;
-/// Shorter windows hold too few transactions.
-const LEAST_WINDOW_S: f64 = 0.3;
-
-/// Length of windows with which the rounds fit into `time_s` of real time, 10^9 instructions.
-pub fn window_s(time_s: f64, resolved: &ResolvedScenario) -> f64 {
-    let trial_s = time_s * EXECUTED_PER_REAL / (ROUNDS_PER_MACHINE * resolved.arms.len() as f64);
-    let planned_s = resolved.times.window_s.unwrap_or(LEAST_WINDOW_S).max(LEAST_WINDOW_S);
-    ((trial_s - BESIDE_WINDOW_S) / EXECUTED_SHARE).clamp(LEAST_WINDOW_S, planned_s)
-}
-
 /// Machines and the memory of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineSizing {

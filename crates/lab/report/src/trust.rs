@@ -117,8 +117,9 @@ fn describe_duration(run: &RunResult) -> String {
 
 /// What the figures of a counted run leave out.
 fn describe_counted_clock(counted: &CountedClock) -> String {
+    let emulated_on = counted.cpu_model.as_ref().map_or(String::new(), |cpu| format!(" on {cpu}"));
     format!(
-        "instructions, not time: {} of {} CPU, {} ns an instruction ({}). Work is counted, waiting is not: no caches, stalls, \
+        "instructions, not time: {} of {} CPU, {} ns an instruction ({}{emulated_on}). Work is counted, waiting is not: no caches, stalls, \
          contention between CPUs, or disks. k is 10^3, M 10^6, G 10^9 instructions",
         format_count(counted.machines.into(), "virtual machine"),
         counted.cpus_per_machine,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_execution::host::noise::{self, NoiseBenchmark};
-use toll_execution::host::{describe_host, readiness};
+use toll_execution::host::{describe_host, readiness, tools};
 use toll_record::Host;
 use toll_sys::capability::Capability;
 use toll_sys::program::find_program;
@@ -54,7 +54,7 @@ struct DoctorReport {
 pub fn run(arguments: &Doctor) -> Result<ExitCode> {
     let cache_dir = paths::cache_dir()?;
     let there = cache_dir.ancestors().find(|dir| dir.is_dir()).map(PathBuf::from).unwrap_or_default();
-    let host = describe_host(&cache_dir, &BTreeMap::new());
+    let host = Host { tools: tools::detect_tools(), ..describe_host(&cache_dir, &BTreeMap::new()) };
     let mut abilities = readiness::check_abilities(&host.tools);
     abilities.push(check_counting(&cache_dir));
     let noise = (!arguments.no_pilot).then(|| {

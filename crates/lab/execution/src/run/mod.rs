@@ -12,6 +12,7 @@ mod trials;
 pub use name::{new_run_dir, new_run_id};
 
 use crate::collector::{Collectors, ServerCounters};
+use crate::host;
 use crate::recorder::Recorder;
 use crate::testbed::{self, OpenTestbed, ServerChoice};
 use crate::trial_loop::{Progress, RunEnd};
@@ -189,11 +190,15 @@ fn run_in_testbed(
 ) -> anyhow::Result<RunEnd> {
     let RunContext { progress, cancel } = caller;
     let setup = source.setup(&request.server)?;
-    let OpenTestbed { mut testbed, mut facts, host } =
+    let OpenTestbed { mut testbed, mut facts, mut host } =
         testbed::open(&request.server, &setup, dir, journal, progress, cancel)?;
     let conducted = (|| {
         if cancel.is_cancelled() {
             bail!("interrupted before the first trial");
+        }
+        if source.clock().is_real() {
+            // A virtual machine has the programs of its host, which asks them faster.
+            host.tools = host::tools::detect_tools();
         }
         writer.write_json("host.json", &host).context("cannot write host.json")?;
         if !testbed.rig.captures.is_empty() {

@@ -237,25 +237,26 @@ impl<E: Environment> TrialLoop<'_, E> {
         Ok(Some(closed))
     }
 
-    /// Lets a tool do what it does once its first records have come, which is not what it costs from then on: a capture that
-    /// compresses gets its memory with its first chunk. It takes time, and few instructions while the load is paused. False:
-    /// interrupted.
+    /// Waits until the load is steady. A tool first does what it does once its first records have come, which is not what it
+    /// costs from then on: a capture that compresses gets its memory with its first chunk. It takes time, and few
+    /// instructions while the load is paused. False: interrupted.
     fn settle_counted(&mut self, arm: &Arm, since_us: u64) -> anyhow::Result<bool> {
         const PAUSE_US: u64 = 700_000;
-        if !self.await_steady_load(arm, since_us)? {
+        if arm.treatment.processes.is_empty() || arm.window.is_until_done() {
+            return self.await_steady_load(arm, since_us);
+        }
+        if !self.await_bins(arm, since_us, |bins| !bins.is_empty())? {
             return Ok(false);
         }
-        if arm.window.is_until_done() {
-            return Ok(true);
-        }
         let pause = self.env.load().and_then(|load| load.pause_load());
-        let now = self.env.now_us();
-        if self.poll_until(arm, now, now + PAUSE_US)?.is_none() {
+        let paused_until = self.env.now_us() + PAUSE_US;
+        // From an edge on, the first bin is whole.
+        let paused_until = self.env.meter().map_or(paused_until, |meter| meter.edge_at_or_after(paused_until));
+        if self.poll_until(arm, since_us, paused_until)?.is_none() {
             return Ok(false);
         }
         drop(pause);
-        let now = self.env.now_us();
-        self.await_steady_load(arm, now)
+        self.await_steady_load(arm, paused_until)
     }
 
     /// Waits until two bins in a row since that moment hold the same number of statements, but for a twentieth, and leave no event under way,
@@ -264,21 +265,33 @@ impl<E: Environment> TrialLoop<'_, E> {
     /// events fit into a bin, and those whose events are longer never do. False: interrupted.
     fn await_steady_load(&mut self, arm: &Arm, since_us: u64) -> anyhow::Result<bool> {
         const AGREE: f64 = 0.05;
+        let rests = rests_at_edges(&arm.workload, self.plan.clock);
+        let threads = u64::from(arm.workload.threads);
+        let is_even = |bin: &Bin| match bin.in_flight {
+            0 => true,
+            under_way => !rests && under_way >= threads,
+        };
+        self.await_bins(arm, since_us, |bins| {
+            let [.., before, last] = bins else { return false };
+            let [begun, ended] = [before, last].map(|bin| bin.statements as f64);
+            (ended - begun).abs() <= AGREE * begun && is_even(before) && is_even(last)
+        })
+    }
+
+    /// Looks at the load's bins since that moment until they are as asked, or have been many. False: interrupted.
+    fn await_bins(
+        &mut self,
+        arm: &Arm,
+        since_us: u64,
+        are_enough: impl Fn(&[Bin]) -> bool,
+    ) -> anyhow::Result<bool> {
         const MOST_BINS: u64 = 10;
         const LOOKS_A_BIN: u64 = 5;
-        let rests = rests_at_edges(&arm.workload, self.plan.clock);
         for _ in 0..MOST_BINS * LOOKS_A_BIN {
             let Some(meter) = self.env.meter() else { return Ok(true) };
             let width_us = meter.bin_width_us();
-            if let [.., before, last] = meter.bins_since(since_us).as_slice() {
-                let [begun, ended] = [before, last].map(|bin| bin.statements as f64);
-                let is_even = |bin: &Bin| match bin.in_flight {
-                    0 => true,
-                    under_way => !rests && under_way >= u64::from(arm.workload.threads),
-                };
-                if (ended - begun).abs() <= AGREE * begun && is_even(before) && is_even(last) {
-                    return Ok(true);
-                }
+            if are_enough(&meter.bins_since(since_us)) {
+                return Ok(true);
             }
             let until_us = self.env.now_us() + width_us / LOOKS_A_BIN;
             let waited = match arm.window.is_until_done() {

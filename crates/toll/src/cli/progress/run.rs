@@ -94,6 +94,13 @@ impl LoadProgress for RunProgress {
 
 impl Progress for RunProgress {
     fn set_ahead(&self, ahead: TrialsAhead) {
+        if self.bar.is_finished() {
+            // The second part of a run on both clocks, which begins anew.
+            self.bar.reset();
+            if let Ok(mut place) = self.position.lock() {
+                *place = RunPosition::default();
+            }
+        }
         self.bar.set_length(ahead.trials);
         if let Ok(mut planned) = self.planned_trials.lock() {
             *planned = PlannedTrials {
@@ -161,6 +168,20 @@ fn time_left(ahead: &PlannedTrials, place: &RunPosition, since_begin: Duration) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_second_part_of_a_run_begins_its_time_anew() {
+        let progress = RunProgress::on_stderr();
+        let ahead = || TrialsAhead { trials: 2, rounds: 1, expected_s: 60.0, limit_s: None };
+        progress.set_ahead(ahead());
+        progress.begin_trial(0, 1, "none");
+        progress.set_ahead(ahead());
+        assert_eq!(progress.position.lock().unwrap().done, 1, "more is known of the same part");
+        progress.finish();
+        progress.set_ahead(ahead());
+        let place = progress.position.lock().unwrap();
+        assert!(place.begun.is_none() && place.done == 0 && !progress.bar.is_finished());
+    }
 
     #[test]
     fn the_time_left_is_the_plans_at_first_and_then_that_of_the_trials_so_far() {
