@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use toll_stats::SeededRng;
 use toll_testkit::lab::{ForeignServer, HANG_TIMEOUT, Lab, output_text};
 
 /// Options for a short baseline with many probes.
@@ -342,6 +343,27 @@ fn signals_end_the_dump_and_leave_nothing() {
         fixture.lab.assert_nothing_left();
         std::fs::remove_file(fixture.lab.path("dump.sql")).unwrap();
     }
+}
+
+#[test]
+fn system_twenty_kills_at_random_moments_end_the_dump_too() {
+    let fixture = throttle_fixture("20000");
+    let socket = fixture.lab.path("sock");
+    let mut draws = SeededRng::new(std::process::id().into(), 0);
+    for _ in 0..20 {
+        let after_ms = u64::from(draws.below(2_000));
+        let mut child = fixture.spawn(&["--max-rate", "256K", "--control", &socket]);
+        std::thread::sleep(Duration::from_millis(after_ms));
+        fixture.lab.signal(&child, "KILL");
+        assert_eq!(child.wait().unwrap().code(), None, "{after_ms} ms: {}", fixture.stderr_text());
+        let cleaned = fixture.lab.toll(&["clean"]);
+        assert!(cleaned.status.success(), "{after_ms} ms: {}", output_text(&cleaned));
+        assert!(!Path::new(&socket).exists(), "{after_ms} ms");
+        fixture.lab.assert_nothing_left();
+    }
+    // What was written until then is the beginning of the dump.
+    let (cut, plain) = (std::fs::read(fixture.lab.path("dump.sql")).unwrap(), fixture.plain());
+    assert!(cut.len() < plain.len() && plain.starts_with(&cut), "{} of {} bytes", cut.len(), plain.len());
 }
 
 #[test]

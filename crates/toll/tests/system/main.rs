@@ -11,6 +11,7 @@ mod ends;
 mod exact;
 mod figures;
 mod journal;
+mod kills;
 mod ledger;
 mod received;
 mod replay;

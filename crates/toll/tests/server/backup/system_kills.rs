@@ -1,11 +1,12 @@
 //! Tests of a backup killed at any moment: it leaves only pieces that the next backup uses.
 
-use super::{assert_success, fill, json, whole_backups};
+use super::{assert_success, checksums, fill, json, rows_of, target, whole_backups};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use toll_stats::SeededRng;
 
 #[test]
-fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on() {
+fn sigkill_at_twenty_random_moments_leaves_no_half_backup_and_the_next_one_goes_on() {
     let lab = toll_testkit::lab!();
     let source = lab.start_server();
     fill(30_000, |sql| source.run(sql));
@@ -18,7 +19,7 @@ fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on(
     let whole = begun.elapsed();
     let mut seed = std::process::id();
     let mut killed = 0;
-    for number in 0..10 {
+    for number in 0..20 {
         // Another row each time, so that there is always something to do.
         source.run(&format!("UPDATE shop.orders SET price = price + 1 WHERE id MOD 1000 = {number}"));
         let mut child = lab.spawn(&arguments);
@@ -35,7 +36,7 @@ fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on(
         let fsck = Command::new("git").args(["-C", &git, "fsck", "--no-dangling"]).output().unwrap();
         assert!(fsck.status.success() || !std::path::Path::new(&git).join("HEAD").exists(), "{fsck:?}");
     }
-    assert!(killed >= 5, "only {killed} of 10 were killed before their end");
+    assert!(killed >= 10, "only {killed} of 20 were killed before their end");
     let taken = json(lab.toll(&[&arguments[..], &["--keep", "1", "--json"]].concat()));
     assert_eq!(taken["warnings"], serde_json::json!([]), "{taken}");
     assert_eq!(whole_backups(&lab, &store), 1);
@@ -51,6 +52,38 @@ fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on(
         let verified = json(lab.toll(&[&["backup", "verify", "--json"], &from[..]].concat()));
         assert_eq!(verified["differences"], serde_json::json!([]));
     }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_restore_killed_at_twenty_random_moments_leaves_nothing_and_can_be_repeated() {
+    let lab = toll_testkit::lab!();
+    let source = lab.start_server();
+    fill(20_000, |sql| source.run(sql));
+    let (store, dsn) = (lab.path("store"), source.dsn());
+    assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &store]));
+    let expected = checksums(rows_of(&target(&source)));
+    let other = toll_testkit::lab!();
+    let onto = other.start_server();
+    let dsn = onto.dsn();
+    let arguments = ["backup", "restore", "--yes", "--overwrite", "--server", &dsn, "--from", &store];
+    let begun = Instant::now();
+    assert_success(lab.toll(&arguments));
+    let whole = begun.elapsed();
+    let mut draws = SeededRng::new(std::process::id().into(), 0);
+    let mut killed = 0;
+    for _ in 0..20 {
+        let mut child = lab.spawn(&arguments);
+        std::thread::sleep(whole.mul_f64(draws.next_fraction()).max(Duration::from_millis(1)));
+        killed += u32::from(child.try_wait().unwrap().is_none());
+        lab.signal_if_alive(&mut child, "KILL");
+        child.wait().unwrap();
+        assert_success(lab.toll(&["clean"]));
+        lab.assert_nothing_left();
+    }
+    assert!(killed >= 10, "only {killed} of 20 were killed before their end");
+    assert_success(lab.toll(&arguments));
+    assert_eq!(checksums(rows_of(&target(&onto))), expected);
     lab.assert_nothing_left();
 }
 
