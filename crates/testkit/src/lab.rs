@@ -1,7 +1,7 @@
 //! Private environment for tests of whole runs: the program, its directories, a server, and a check for
 //! leftovers.
 
-use crate::server::{TestServer, find_mariadbd};
+use crate::server::{TestServer, find_mariadbd, make_certificates};
 use crate::template;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -168,10 +168,9 @@ impl Lab {
         ForeignServer::start(&self.dir.path().join("server"))
     }
 
-    /// A server whose paths are its own: in a chroot, and with processes counted from 1 as in a
-    /// container. None where that cannot be made.
-    pub fn start_jailed_server(&self) -> Option<ForeignServer> {
-        ForeignServer::start_jailed(&self.dir.path().join("jailer"))
+    /// A server whose paths are its own, with a certificate. None where that cannot be made.
+    pub fn start_jailed_server(&self, jail: Jail) -> Option<ForeignServer> {
+        ForeignServer::start_jailed(&self.dir.path().join("jailer"), jail)
     }
 
     /// No process, namespace, link or journal of this test's runs.
@@ -254,6 +253,37 @@ pub struct ForeignServer {
     socket: PathBuf,
 }
 
+/// How a server comes to have paths of its own. Its processes are counted from 1 in either.
+#[derive(Debug, Clone, Copy)]
+pub enum Jail {
+    /// A chroot into mounts of the host's directories.
+    Chroot,
+    /// As containers have it: an overlay as the root of a mount namespace, in which the host's root is not mounted.
+    Container,
+}
+
+impl Jail {
+    /// Commands of a shell that make `jail`, and the command in front of the server's.
+    fn script(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Chroot => (
+                "mount -t tmpfs tmpfs jail; \
+                 for d in usr etc dev; do mkdir jail/$d; mount --rbind /$d jail/$d; done; \
+                 for d in bin sbin lib lib64; do [ ! -e /$d ] || ln -s usr/$d jail/$d; done; \
+                 mkdir -p jail/proc jail/tmp jail/srv jail/sock; mount -t proc proc jail/proc; chmod 1777 jail/tmp",
+                "chroot jail",
+            ),
+            Self::Container => (
+                "mkdir layers; mount -t tmpfs tmpfs layers; mkdir layers/upper layers/work; \
+                 mount -t overlay -o lowerdir=/,upperdir=layers/upper,workdir=layers/work overlay jail; \
+                 mount -t tmpfs tmpfs jail/srv; mount -t tmpfs -o mode=1777 tmpfs jail/tmp; \
+                 mkdir jail/sock jail/host; mount --rbind /dev jail/dev; mount -t proc proc jail/proc",
+                "cd jail; pivot_root . host; umount -l /host;",
+            ),
+        }
+    }
+}
+
 /// Owner of the server process.
 enum ServerOwner {
     Us(TestServer),
@@ -285,22 +315,24 @@ impl ForeignServer {
         Self { port: server.port(), socket: server.socket(), owner: ServerOwner::Us(server) }
     }
 
-    fn start_jailed(home: &Path) -> Option<Self> {
+    fn start_jailed(home: &Path, jail: Jail) -> Option<Self> {
         let socket = home.join("sock/s.sock");
         let port = crate::port::free_port();
         let data = template::template_dir(&find_mariadbd()?).ok()?;
         std::fs::create_dir_all(home.join("jail")).unwrap();
         std::fs::create_dir_all(home.join("sock")).unwrap();
-        // Mounts and processes are in namespaces of their own, and go with the shell.
+        // Mounts and processes are in namespaces of their own, and go with the shell, which stays: a program that changes its
+        // user gets no signal when its parent dies.
+        let (make, enter) = jail.script();
+        let certificate = match make_certificates(&home.join("sock")) {
+            true => "--ssl-cert=/sock/server.pem --ssl-key=/sock/server.key",
+            false => "",
+        };
         let script = format!(
-            "set -e; cd {home}; mount -t tmpfs tmpfs jail; \
-             for d in usr etc dev; do mkdir jail/$d; mount --rbind /$d jail/$d; done; \
-             for d in bin sbin lib lib64; do [ ! -e /$d ] || ln -s usr/$d jail/$d; done; \
-             mkdir -p jail/proc jail/tmp jail/srv jail/sock; mount -t proc proc jail/proc; \
-             chmod 1777 jail/tmp; chmod 777 sock; mount --bind sock jail/sock; \
-             cp -a {data} jail/srv/db; chown -R {user} jail/srv/db; \
-             chroot jail mariadbd --no-defaults --user={user} --datadir=/srv/db --socket=/sock/s.sock \
-               --bind-address=127.0.0.1 --port={port} --innodb-buffer-pool-size=64M {redo} --pid-file=/srv/db/pid 2>/dev/null",
+            "set -e; cd {home}; {make}; chmod 777 sock; mount --bind sock jail/sock; \
+             cp -a {data} jail/srv/db; chown -R {user} jail/srv/db; [ ! -e sock/server.key ] || chown {user} sock/server.key; \
+             {enter} mariadbd --no-defaults {certificate} --user={user} --datadir=/srv/db --socket=/sock/s.sock \
+               --bind-address=127.0.0.1 --port={port} --innodb-buffer-pool-size=64M {redo} --pid-file=/srv/db/pid 2>/dev/null; exit",
             home = home.display(),
             data = std::fs::canonicalize(data).ok()?.display(),
             redo = template::REDO_LOG,

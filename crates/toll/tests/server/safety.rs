@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use toll_testkit::lab::{self, ForeignServer, arm, output_text, read_result, read_steps};
+use toll_testkit::lab::{self, ForeignServer, Jail, arm, output_text, read_result, read_steps};
 
 const ARMS: &str = "none,A,general,pfs,sleep";
 
@@ -495,7 +495,7 @@ fn system_a_server_in_a_place_of_its_own_is_found_with_its_program_and_files() {
         toll_testkit::skip!("a chroot needs root");
         return;
     }
-    let Some(server) = lab.start_jailed_server() else {
+    let Some(server) = lab.start_jailed_server(Jail::Chroot) else {
         toll_testkit::skip!("cannot mount here");
         return;
     };

@@ -10,6 +10,7 @@ mod captures;
 mod ends;
 mod exact;
 mod figures;
+mod jailed;
 mod journal;
 mod kills;
 mod ledger;

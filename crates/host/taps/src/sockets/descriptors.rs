@@ -40,6 +40,11 @@ struct Unix<'a> {
     inode: u64,
 }
 
+/// Whether a process listens on one of these TCP ports, as far as it can be read.
+pub fn listens_on(pid: u32, ports: &[u16]) -> bool {
+    !ports.is_empty() && Descriptors::of_process(pid, ports).is_ok_and(|found| !found.ports.is_empty())
+}
+
 impl Descriptors {
     /// Of process `pid`. `ports`: those of TCP that count; empty: all where queries may come in.
     ///

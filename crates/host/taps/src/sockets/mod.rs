@@ -18,6 +18,7 @@ mod ring;
 mod tls;
 mod uprobe;
 
+pub use descriptors::listens_on;
 pub use error::TapError;
 pub use hooks::HookKind;
 pub use record::{Record, RecordKind};

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use std::time::Duration;
 use toll_sys::clock::wall_us;
 use toll_sys::server_process::ServerProcess;
-use toll_taps::sockets::{SocketTap, SocketTapOptions, TapError, check_return_probes};
+use toll_taps::sockets::{SocketTap, SocketTapOptions, TapError, check_return_probes, listens_on};
 
 /// What to do where sockets cannot be looked at.
 const PACKETS_INSTEAD: &str =
@@ -17,7 +17,7 @@ const PACKETS_INSTEAD: &str =
 /// Options of the socket tap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTapOptions {
-    /// The server's process; `None`: the only one of this host.
+    /// The server's process; `None`: the only one of this host, or the only one that listens on the ports.
     pub pid: Option<u32>,
     /// Ports of TCP that count; empty: all on which queries may come in. Unix sockets always do.
     pub ports: Vec<u16>,
@@ -53,7 +53,7 @@ impl ServerTap {
     pub fn open(options: &ServerTapOptions) -> anyhow::Result<Self> {
         let server = match options.pid {
             Some(pid) => pid,
-            None => find_only_server(&servers())?,
+            None => find_only_server(&on_ports(servers(), &options.ports))?,
         };
         let tap = SocketTap::open(&SocketTapOptions {
             ports: options.ports.clone(),
@@ -145,6 +145,15 @@ fn servers() -> Vec<(u32, String)> {
         .collect()
 }
 
+/// Those that listen on one of the ports; all where there is nothing to choose by.
+fn on_ports(servers: Vec<(u32, String)>, ports: &[u16]) -> Vec<(u32, String)> {
+    if servers.len() < 2 || ports.is_empty() {
+        return servers;
+    }
+    let chosen: Vec<_> = servers.iter().filter(|(pid, _)| listens_on(*pid, ports)).cloned().collect();
+    if chosen.is_empty() { servers } else { chosen }
+}
+
 fn command_line(pid: u32) -> String {
     shorten(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default())
 }
@@ -168,7 +177,10 @@ fn find_only_server(servers: &[(u32, String)]) -> anyhow::Result<u32> {
         several => {
             let list: Vec<String> =
                 several.iter().map(|(pid, words)| format!("\n  {pid}  {words}")).collect();
-            bail!("there are several servers on this host: choose one with --server-pid{}", list.concat())
+            bail!(
+                "there are several servers on this host: choose one with --server-pid or --port{}",
+                list.concat()
+            )
         }
     }
 }
@@ -186,10 +198,22 @@ mod tests {
         let several = find_only_server(&servers).unwrap_err().to_string();
         assert_eq!(
             several,
-            "there are several servers on this host: choose one with --server-pid\n  42  mariadbd --port=3306\n  43  mysqld"
+            "there are several servers on this host: choose one with --server-pid or --port\n  42  mariadbd --port=3306\n  43  mysqld"
         );
         let none = find_only_server(&[]).unwrap_err().to_string();
         assert!(none.contains("--server-pid") && none.contains("--tap packets"), "{none}");
+    }
+
+    #[test]
+    fn of_several_servers_a_port_chooses() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (own, init) = ((std::process::id(), "mariadbd".to_owned()), (u32::MAX, "mysqld".to_owned()));
+        let both = vec![init, own.clone()];
+        assert_eq!(on_ports(both.clone(), &[port]), [own]);
+        drop(listener);
+        assert_eq!(on_ports(both.clone(), &[port]), both, "none of them");
+        assert_eq!(on_ports(both.clone(), &[]), both);
     }
 
     #[test]

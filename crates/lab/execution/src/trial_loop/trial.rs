@@ -251,7 +251,8 @@ impl<E: Environment> TrialLoop<'_, E> {
         let pause = self.env.load().and_then(|load| load.pause_load());
         let paused_until = self.env.now_us() + PAUSE_US;
         // From an edge on, the first bin is whole.
-        let paused_until = self.env.meter().map_or(paused_until, |meter| meter.edge_at_or_after(paused_until));
+        let paused_until =
+            self.env.meter().map_or(paused_until, |meter| meter.edge_at_or_after(paused_until));
         if self.poll_until(arm, since_us, paused_until)?.is_none() {
             return Ok(false);
         }
