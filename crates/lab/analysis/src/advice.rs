@@ -352,9 +352,9 @@ fn describe_stalls(run: &RunResult) -> Option<String> {
 }
 
 /// Rates of artefacts against links. Packets sent through a scenario's own link are left out: nobody ships
-/// them.
+/// them. Nor has a counted clock any rate.
 fn compare_with_links(run: &RunResult) -> Option<String> {
-    run.server.as_ref()?;
+    run.server.as_ref().filter(|_| run.host.counted.is_none())?;
     let needs = |link: f64| -> Vec<String> {
         let beyond = run.arms.iter().filter_map(|arm| {
             let need = arm.artefact.as_ref()?.link_mbit_per_s;

@@ -189,10 +189,13 @@ impl Bound {
             Direction::Below => value < self.limit,
         };
         let interval = outcome.ci95_pct.or(outcome.ci95);
-        // An overhead must differ from zero; an outcome without a comparison, from the limit itself.
+        // An overhead must differ from zero; an outcome without a comparison, or one that must be a gain, from the limit itself.
+        let demands_gain = is_beyond(0.0);
         let (is_told, from) = match (interval, outcome.verdict) {
             (None, _) => (true, ""),
-            (Some([low, high]), Verdict::NotCompared) => (is_beyond(low) && is_beyond(high), "it"),
+            (Some([low, high]), verdict) if verdict == Verdict::NotCompared || demands_gain => {
+                (is_beyond(low) && is_beyond(high), "it")
+            }
             (Some([_, high]), _) if outcome.higher_is_better => (high < 0.0, "zero"),
             (Some([low, _]), _) => (low > 0.0, "zero"),
         };

@@ -1,6 +1,6 @@
 //! Instructions per query by party, of a counted run: who does the work, in the baseline and in each arm.
 
-use toll_record::{Aggregate, Definition, Party, RunResult, Source};
+use toll_record::{Aggregate, ArmResult, Definition, Party, RunResult, Source};
 use toll_sys::number_format;
 
 /// Parties in the order of columns, with their heads.
@@ -14,13 +14,15 @@ const PARTIES: [(Party, &str); 7] = [
     (Party::Toll, "toll"),
 ];
 
-/// Lines of the table, its head first; empty for a run on the real clock.
+/// Lines of the table, its head first; empty for a run on the real clock, or without queries of a load.
 pub fn party_lines(run: &RunResult) -> Vec<String> {
-    if run.host.counted.is_none() {
-        return Vec::new();
-    }
     let columns: Vec<(&Definition, &str)> =
         PARTIES.iter().filter_map(|(party, head)| Some((definition(run, *party)?, *head))).collect();
+    let has_some =
+        |arm: &ArmResult| columns.iter().any(|(column, _)| arm.outcomes.contains_key(&column.name));
+    if run.host.counted.is_none() || !run.arms.iter().any(has_some) {
+        return Vec::new();
+    }
     let cell = |text: &str| format!(" {text:>11}");
     let name_width = run.arms.iter().map(|arm| arm.name.len()).max().unwrap_or(0).max(3);
     let mut lines =

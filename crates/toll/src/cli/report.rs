@@ -31,7 +31,8 @@ pub struct Report {
     /// Exit with 3 if an overhead exceeds this bound, ARM.OUTCOME>N% (may be given several times)
     ///
     /// 'B.latency_us_p99>20%', or 'B.qps<-10%' for outcomes of which more is better. A bound is exceeded
-    /// if the overhead is beyond it and its interval excludes zero. Without an interval (too few rounds),
+    /// if the overhead is beyond it and its interval excludes zero (of a bound that only a gain keeps, the
+    /// bound). Without an interval (too few rounds),
     /// the estimate alone decides.
     #[arg(long = "fail-if", value_name = "BOUND")]
     fail_if: Vec<Bound>,
