@@ -71,7 +71,7 @@ pub struct Merge {
 
 /// Make a synthetic capture whose properties are known
 ///
-/// The same options make the same bytes. docs/pcap.md says what is in each set.
+/// The same options make the same bytes. docs/reference/pcap.md says what is in each set.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toll pcap make http --seconds 60 --seed 1 -w http.pcap

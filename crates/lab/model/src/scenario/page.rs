@@ -1,4 +1,4 @@
-//! Tests of docs/scenarios.md: it names every key of a scenario, and its examples are valid.
+//! Tests of docs/reference/scenarios.md: it names every key of a scenario, and its examples are valid.
 
 use super::Scenario;
 use crate::data::RECIPES;
@@ -58,7 +58,7 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
         mariadb mysql percona toll sysbench";
     wanted.extend(words.split_whitespace().map(str::to_owned));
     wanted.retain(|name| !page.contains(&format!("`{name}`")));
-    assert_eq!(wanted, [""; 0], "not in docs/scenarios.md");
+    assert_eq!(wanted, [""; 0], "not in docs/reference/scenarios.md");
 }
 
 #[test]
