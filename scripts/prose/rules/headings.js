@@ -2,7 +2,7 @@
 "use strict";
 const { plain, report } = require("../text.js");
 
-const CLAUSE = /^(?:what|how|whether|where|which|who|when|that)\b/i;
+const CLAUSE = /^(?:what|how(?!-)|whether|where|which|who|when|that)\b/i;
 
 module.exports = (context) => ({
   [context.Syntax.Header](node) {

@@ -210,15 +210,12 @@ struct Prune {
     json: bool,
 }
 
-/// Exit code of a backup that was taken, with warnings. As of restic, where some of the data could not be read.
-const INCOMPLETE: u8 = 3;
-
 pub fn run(arguments: Backup) -> Result<ExitCode> {
     let cancel = CancelToken::new();
     match dispatch(arguments, &cancel) {
         Err(error) if cancel.is_cancelled() => {
             eprint_line!("toll: {error:#}");
-            Ok(ExitCode::from(130))
+            Ok(ExitCode::from(super::exit_code::INTERRUPTED))
         }
         ended => ended,
     }
@@ -237,7 +234,7 @@ fn dispatch(arguments: Backup, cancel: &CancelToken) -> Result<ExitCode> {
 /// Reports missing arguments, which clap cannot check beside subcommands.
 fn report_usage_error(what: &str) -> ExitCode {
     eprint_line!("toll: {what}; toll backup --help shows examples");
-    ExitCode::from(2)
+    ExitCode::from(super::exit_code::USAGE)
 }
 
 fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
@@ -286,7 +283,7 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_taken(&taken);
     }
-    Ok(if taken.warnings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    Ok(if taken.warnings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::ATTENTION) })
 }
 
 fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
@@ -332,7 +329,7 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_verified(&verified);
     }
-    Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::FAILED) })
 }
 
 fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {

@@ -138,7 +138,7 @@ impl Digest {
             let printed = toll_digest::print_events(&request, &progress, &stop, &mut out);
             progress.finish();
             let interrupted = printed.or_else(|error| ignore_closed_pipe(error).map(|()| false))?;
-            return Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS });
+            return Ok(if interrupted { ExitCode::from(super::exit_code::INTERRUPTED) } else { ExitCode::SUCCESS });
         }
         let done = toll_digest::digest(&request, &progress, &stop);
         progress.finish();
@@ -147,7 +147,7 @@ impl Digest {
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;
         }
-        Ok(if done.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+        Ok(if done.interrupted { ExitCode::from(super::exit_code::INTERRUPTED) } else { ExitCode::SUCCESS })
     }
 
     fn into_request(self) -> anyhow::Result<Request> {

@@ -1,7 +1,6 @@
 //! Command line: subcommands and exit codes.
 //!
-//! One file for each subcommand; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3
-//! done, but not as it should be (a `--fail-if` bound was exceeded, a backup has warnings), 130 interrupted.
+//! One file for each subcommand; this one only dispatches. Exit codes are in `exit_code.rs`.
 
 mod backup;
 mod burn;
@@ -14,6 +13,7 @@ mod digest;
 mod doctor;
 mod enter;
 mod exact;
+pub mod exit_code;
 mod interrupt;
 mod list;
 mod load;
@@ -101,7 +101,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprint_line!("toll: {error:#}");
-            ExitCode::from(1)
+            ExitCode::from(exit_code::FAILED)
         }
     }
 }

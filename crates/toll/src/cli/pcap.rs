@@ -130,7 +130,7 @@ fn failure_exit_code(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<
         return Err(error);
     }
     eprint_line!("toll: interrupted; no file was made");
-    Ok(ExitCode::from(130))
+    Ok(ExitCode::from(super::exit_code::INTERRUPTED))
 }
 
 impl Profile {
@@ -153,7 +153,7 @@ impl Profile {
             eprint_line!("toll: {error:#}");
         }
         Ok(match (stop.load(Ordering::Relaxed), read.refused.is_empty()) {
-            (true, _) => ExitCode::from(130),
+            (true, _) => ExitCode::from(super::exit_code::INTERRUPTED),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
         })

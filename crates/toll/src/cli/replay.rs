@@ -99,14 +99,14 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
         print_line!("{}", report.render_text());
     }
     if report.was_stopped() {
-        return Ok(ExitCode::from(130));
+        return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
     }
     if let Some(failure) = report.failure() {
         eprint_line!("toll: {failure}");
         return Ok(if may_be_slower && report.was_all_sent() {
             ExitCode::SUCCESS
         } else {
-            ExitCode::from(1)
+            ExitCode::from(super::exit_code::FAILED)
         });
     }
     Ok(ExitCode::SUCCESS)

@@ -100,7 +100,7 @@ pub fn judge_bounds(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
             let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
             eprint_line!("{}", judgement.text);
             if judgement.broken {
-                code = ExitCode::from(3);
+                code = ExitCode::from(super::exit_code::ATTENTION);
             }
         }
     }

@@ -265,7 +265,7 @@ pub(super) fn finish_run(
         RunEnd::Interrupted => {
             super::report::judge_bounds(bounds, &results)?;
             eprint_line!("toll: interrupted; the report covers the measurements up to then");
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
         }
         RunEnd::Aborted(why) => {
             eprint_line!("toll: the run ended early: {why}; the report covers the measurements up to then");

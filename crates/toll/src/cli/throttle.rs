@@ -144,7 +144,7 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
         Ok(ended) => ended,
         Err(error) if cancel.is_cancelled() => {
             eprint_line!("toll: {error:#}");
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
         }
         Err(error) => return Err(error),
     };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-const HEADING: &str = "## What holds these claims";
+const HEADING: &str = "## Tests of these claims";
 /// Documents that promise safety to users: each has such a table.
 const WITH_CLAIMS: [&str; 6] = [
     "safety.md",
