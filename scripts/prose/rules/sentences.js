@@ -4,6 +4,8 @@ const { text, report } = require("../text.js");
 
 // A point, a question or exclamation mark, or a colon or semicolon, before a blank.
 const END = /[.!?:;](?=["')\]]*\s)/g;
+// Words of a sentence at most. Code does not count, nor do parentheses: lists of fields have many.
+const LIMIT = 30;
 const CLAUSE = /^(?:what|whatever|whether|whoever)\b/i;
 
 function sentences(paragraph) {
@@ -16,14 +18,15 @@ function sentences(paragraph) {
   return found;
 }
 
-module.exports = (context, options) => {
+module.exports = (context) => {
   const check = (paragraph) => {
     for (const sentence of sentences(paragraph.text)) {
       const trimmed = sentence.text.trim();
-      const words = trimmed.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
+      const counted = trimmed.replace(/\([^()]*\)/g, "").split(/\s+/);
+      const words = counted.filter((word) => /[\p{L}\p{N}]/u.test(word) && !/^X+\W*$/.test(word)).length;
       const begin = sentence.begin + sentence.text.search(/\S|$/);
-      if (words > options.words) {
-        report(context, paragraph, begin, `a sentence of ${words} words: at most ${options.words}`);
+      if (words > LIMIT) {
+        report(context, paragraph, begin, `a sentence of ${words} words: at most ${LIMIT}`);
       }
       // A cell is often no sentence: "what it needs".
       if (paragraph.node.type === "Paragraph" && CLAUSE.test(trimmed) && !trimmed.endsWith("?")) {
