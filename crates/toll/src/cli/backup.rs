@@ -95,7 +95,7 @@ struct TakeArgs {
     /// mariadb-dump or mysqldump [default: the one that fits the server]
     #[arg(long, value_name = "PATH")]
     dump_program: Option<PathBuf>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -157,7 +157,7 @@ struct SourceArgs {
 struct List {
     #[command(flatten)]
     from: StoreArgs,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -172,7 +172,7 @@ struct Verify {
     /// Only read and check what is stored, without a server
     #[arg(long, conflicts_with = "server_bin")]
     stored_only: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -205,7 +205,7 @@ struct Prune {
     /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -239,7 +239,7 @@ fn report_usage_error(what: &str) -> ExitCode {
 
 fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
-        return Ok(report_usage_error("which server? --server DSN or option file"));
+        return Ok(report_usage_error("--server is required (a DSN or an option file)"));
     };
     if arguments.to.is_none() && arguments.git.is_none() {
         return Ok(report_usage_error(

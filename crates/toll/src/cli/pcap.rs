@@ -41,7 +41,7 @@ pub struct Profile {
     /// Take all files for one capture, such as one that was rotated
     #[arg(long)]
     together: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Write a page with the figures drawn, too

@@ -61,13 +61,13 @@ pub struct Replay {
     /// Also report the packets that this device received
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
-    /// Packets of which the capture holds only the first part
+    /// What to do with truncated packets
     #[arg(long, value_parser = named::<SnappedFrames>(), default_value = "refuse")]
     snapped: SnappedFrames,
     /// Leave out packets that are longer than the device carries
     #[arg(long)]
     skip_oversized: bool,
-    /// The device leads to other hosts, and they are meant to receive this
+    /// Allow sending on an interface that leads to other hosts
     #[arg(long)]
     yes_this_interface: bool,
     /// Report a rate that is not reached, without an error

@@ -61,7 +61,7 @@ pub struct Run {
     /// Length of a window
     #[arg(long, value_name = "5s")]
     window: Option<Seconds>,
-    /// Time between an arm's being on and its window, of all arms alike [default: as each needs]
+    /// Warm-up before each window, the same for all variants [default: chosen per variant]
     #[arg(long, value_name = "1s")]
     settle: Option<Seconds>,
     /// Pause between trials

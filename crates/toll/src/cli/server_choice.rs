@@ -20,8 +20,7 @@ pub struct ServerArgs {
     /// Schema on an existing server whose tables the load uses as they are
     #[arg(long, value_name = "NAME", conflicts_with = "allow_schema")]
     schema: Option<String>,
-    /// Schema that toll may create and fill on an existing server, past the binary log;
-    /// dropped after the run
+    /// On an existing server: create this schema for the test load (not binlogged) and drop it afterwards
     #[arg(long, value_name = "NAME")]
     allow_schema: Option<String>,
     /// Measure on a replica or a read-only server, without writing to it

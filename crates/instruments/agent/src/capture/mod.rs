@@ -196,7 +196,7 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
 fn check_options(options: &CaptureOptions) -> anyhow::Result<()> {
     if options.source == TapKind::Sockets && matches!(options.output, OutputKind::Packets(_)) {
         bail!(
-            "a file of packets takes packets, and --tap sockets sees none: write --queries FILE or --digest"
+            "-w needs --tap packets; with --tap sockets use --queries FILE or --digest"
         );
     }
     Ok(())
