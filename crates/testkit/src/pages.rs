@@ -32,7 +32,9 @@ pub fn pages() -> Vec<(String, String)> {
             }
         }
     }
-    found.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"].map(|name| root.join(name)));
+    found.extend(
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md"].map(|name| root.join(name)),
+    );
     found.sort();
     let named = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).unwrap();

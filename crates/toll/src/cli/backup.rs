@@ -44,7 +44,7 @@ pub struct Backup {
 enum BackupCommand {
     /// The backups in a store
     List(List),
-    /// Load a backup into a scratch server, and compare its content with the dump
+    /// Load a backup into a sandbox, and compare its content with the dump
     Verify(Verify),
     /// Load a backup into a server, or write the dump to a file
     Restore(Restore),
@@ -166,7 +166,7 @@ struct List {
 struct Verify {
     #[command(flatten)]
     from: SourceArgs,
-    /// The mariadbd or mysqld of the scratch server [default: the first found]
+    /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
     /// Only read and check what is stored, without a server
@@ -283,7 +283,11 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_taken(&taken);
     }
-    Ok(if taken.warnings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::ATTENTION) })
+    Ok(if taken.warnings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(super::exit_code::ATTENTION)
+    })
 }
 
 fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
@@ -329,7 +333,11 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_verified(&verified);
     }
-    Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::FAILED) })
+    Ok(if verified.differences.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(super::exit_code::FAILED)
+    })
 }
 
 fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {

@@ -45,6 +45,10 @@ pub const BY_COMMAND: &[(&str, u8, &str)] = &[
     ),
     ("backup", INTERRUPTED, "There is no new backup in the store."),
     ("backup verify", FAILED, "It found a difference, or it could not run."),
-    ("throttle", 0, "The exit code is that of the dump command: 128 and the signal's number if a signal ended it."),
+    (
+        "throttle",
+        0,
+        "The exit code is that of the dump command: 128 and the signal's number if a signal ended it.",
+    ),
     ("throttle", FAILED, "The throttle itself failed. The dump may be complete: it then ran unthrottled."),
 ];

@@ -25,7 +25,7 @@ use toll_sys::units;
     order; with --once it waits for the stream's end first, five seconds at most.\n\
     Examples:\n  \
     toll receive --new-key receiver.key\n  \
-    toll receive --key receiver.key --new-sender db1.key     then move db1.key to the host db1\n  \
+    toll receive --key receiver.key --new-sender db1.key     # then move db1.key to the host db1\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\

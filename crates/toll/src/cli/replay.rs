@@ -61,7 +61,7 @@ pub struct Replay {
     /// Also report the packets that this device received
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
-    /// What to do with truncated packets
+    /// Treatment of truncated packets
     #[arg(long, value_parser = named::<SnappedFrames>(), default_value = "refuse")]
     snapped: SnappedFrames,
     /// Leave out packets that are longer than the device carries

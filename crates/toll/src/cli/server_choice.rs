@@ -9,7 +9,7 @@ use toll_server::AllowedChanges;
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// `sandbox` (a private server), a DSN (mysql://user@host:port/schema?socket=/path), or an
+    /// `sandbox` (a throw-away server), a DSN (mysql://user@host:port/schema?socket=/path), or an
     /// option file with a [client] section; the password comes from MYSQL_PWD or the file. On an existing server the run
     /// adds its load to that of others: without a rate as fast as the server answers, which needs --yes [default: sandbox]
     #[arg(long, value_name = "sandbox|DSN|FILE")]

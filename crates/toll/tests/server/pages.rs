@@ -38,7 +38,7 @@ fn follow_page(page: &str, script: &str) {
             option_file(&lab, name, &server.dsn());
             if name == "toll.cnf" {
                 server.run("CREATE DATABASE shop; CREATE TABLE shop.orders (id INT PRIMARY KEY, price INT)");
-                server.run("INSERT INTO shop.orders SELECT seq, seq MOD 100 FROM seq_1_to_1000");
+                server.run("INSERT INTO shop.orders SELECT seq, seq MOD 100 FROM shop.seq_1_to_1000");
             }
             servers.push((at, server));
         }
@@ -51,7 +51,8 @@ fn follow_page(page: &str, script: &str) {
 #[test]
 fn what_pages_show_can_be_run() {
     let marked: Vec<_> = pages().into_iter().map(|(page, text)| (page, script(&text))).collect();
-    let marked = marked.into_iter().filter(|(page, script)| !script.is_empty() && !page.contains("tutorial/"));
+    let marked =
+        marked.into_iter().filter(|(page, script)| !script.is_empty() && !page.contains("tutorial/"));
     let mut followed = 0;
     for (page, script) in marked {
         follow_page(&page, &script);
@@ -95,7 +96,8 @@ fn the_accounts_of_the_page_may_do_what_they_are_for() {
     assert_eq!(backup.status.code(), Some(0), "{}", output_text(&backup));
 
     let probe = option_file("toll_probe");
-    let throttle = ["throttle", "--defaults-file", &probe, "--before", "2s", "--max-history", "1000000", "--", "true"];
+    let throttle =
+        ["throttle", "--defaults-file", &probe, "--before", "2s", "--max-history", "1000000", "--", "true"];
     let throttled = lab.toll(&throttle);
     assert_eq!(throttled.status.code(), Some(0), "{}", output_text(&throttled));
     assert!(!output_text(&throttled).contains("SELECT 1"), "{}", output_text(&throttled));

@@ -17,7 +17,8 @@ fn sentence(text: &str) -> String {
 
 /// `-i, --device <DEVICE>`, or the name of an argument without a dash.
 fn signature(arg: &Arg) -> String {
-    let names: Vec<&str> = arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
+    let names: Vec<&str> =
+        arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
     if arg.is_positional() {
         return format!("<{}>", names.join("> <"));
     }
@@ -34,7 +35,8 @@ fn item(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = format!("- `{}`", signature(arg));
     if !help.is_empty() {
-        write!(text, ": {}", sentence(&help)).unwrap();
+        let paragraphs: Vec<String> = help.split("\n\n").map(sentence).collect();
+        write!(text, ": {}", paragraphs.join(" ")).unwrap();
     }
     let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if !defaults.is_empty() && arg.get_action().takes_values() {

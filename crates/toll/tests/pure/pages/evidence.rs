@@ -57,7 +57,11 @@ fn the_pages_of_stored_runs_are_current() {
         for run in runs {
             let (path, host, head) = (&run.path, escape(&run.host), &run.head);
             let name = path.trim_start_matches("runs/");
-            write!(page, "\n## {name}\n\n{host}.\n\n```text\n{head}\n```\n\nThe whole report: `{path}/report.txt`.\n").unwrap();
+            write!(
+                page,
+                "\n## {name}\n\n{host}.\n\n```text\n{head}\n```\n\nThe whole report: `{path}/report.txt`.\n"
+            )
+            .unwrap();
         }
         assert_current(&format!("evidence/{scenario}.md"), &page);
     }

@@ -58,7 +58,10 @@ fn texts(below: &Path, found: &mut Vec<PathBuf>) {
             if !["target", "node_modules", ".git", "runs"].contains(&name.as_str()) {
                 texts(&path, found);
             }
-        } else if path.extension().is_none_or(|e| ["rs", "toml", "md", "sh", "service"].iter().any(|k| e == *k)) {
+        } else if path
+            .extension()
+            .is_none_or(|e| ["rs", "toml", "md", "sh", "service"].iter().any(|k| e == *k))
+        {
             found.push(path);
         }
     }

@@ -87,7 +87,8 @@ fn variables() -> BTreeSet<String> {
         }
     }
     // Of builds and of the tests themselves.
-    found.retain(|name| !name.starts_with("CARGO_") && !name.starts_with("TOLL_TEST") && name != "TOLL_RENEW");
+    found
+        .retain(|name| !name.starts_with("CARGO_") && !name.starts_with("TOLL_TEST") && name != "TOLL_RENEW");
     found
 }
 
