@@ -24,7 +24,7 @@ demo: setup build ## what does watching cost? eight minutes: counted in virtual 
 	$(AS_ROOT) $(TOLL) run tcpdump-impact --profile quick --exact --time 8m
 
 .PHONY: test
-test: setup check ## checks and the fast tests, as CI does on every change
+test: setup check ## checks, the fast tests and the documentation, as CI does on every change
 	@scripts/test fast
 
 .PHONY: test-system
@@ -36,11 +36,23 @@ test-viewer: viewer/node_modules/.package-lock.json
 	cd viewer && npm run --if-present --silent test
 
 .PHONY: check
-check: viewer/node_modules/.package-lock.json ## formatting, lints and sizes
+check: viewer/node_modules/.package-lock.json prose ## formatting, lints, prose and sizes
 	@scripts/sizes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cd viewer && npm run --silent check
+
+.PHONY: prose
+prose: scripts/prose/node_modules/.package-lock.json ## words and sentences of README, documents and changelog
+	@scripts/prose/check
+
+.PHONY: book
+book: ## the documentation as a site in target/book, its links checked
+	@scripts/book
+
+.PHONY: reference
+reference: ## write the generated pages of docs: commands, exit codes, metrics, scenarios, stored runs
+	TOLL_RENEW=1 cargo test --quiet -p toll --test pure pages::
 
 .PHONY: bench
 bench: build ## measure toll itself; results go to bench/runs/
@@ -58,4 +70,8 @@ viewer: viewer/node_modules/.package-lock.json ## build the report's page into t
 # npm writes this file last, so it dates the whole installation.
 viewer/node_modules/.package-lock.json: viewer/package-lock.json
 	cd viewer && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+scripts/prose/node_modules/.package-lock.json: scripts/prose/package-lock.json
+	cd scripts/prose && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@

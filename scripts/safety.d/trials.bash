@@ -77,7 +77,7 @@ readable_by_others() {
 run_directory() {
   [ -d $run ] || return 0
   { readable_by_others; cat $root/seen; } | sort -u | sed 's/^/open to others: /'
-  # See docs/run-format.md; what tools said is kept beside them.
+  # See docs/reference/run-format.md; what tools said is kept beside them.
   find $run -mindepth 1 ! -path $run/artefacts ! -path "$run/artefacts/*.stderr" -printf '%P\n' | sort |
     grep -vxE 'scenario\.toml|(plan|host|result)\.json|(trials|artefacts)\.ndjson|(samples\.ndjson|latency\.hlog)\.zst|report\.html' |
     sed 's/^/left in the run: /' || true

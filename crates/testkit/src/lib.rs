@@ -12,6 +12,7 @@
 pub mod hostile_server;
 pub mod lab;
 pub mod own;
+pub mod pages;
 pub mod port;
 pub mod printed;
 pub mod server;

@@ -1,6 +1,6 @@
 //! Run directory format: the types shared by writers and readers.
 //!
-//! Every serialised type here is a promise (see `docs/run-format.md`): a field may be added, never renamed or
+//! Every serialised type here is a promise (see `docs/reference/run-format.md`): a field may be added, never renamed or
 //! given another unit, without raising [`FORMAT`]. Never interprets data: no estimates, no verdicts.
 //!
 //! A reader requires a field unless a writer leaves it out when empty, a scenario may leave it out, or a stored run

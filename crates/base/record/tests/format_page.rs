@@ -1,4 +1,4 @@
-//! Check that docs/run-format.md names every field of the run format.
+//! Check that docs/reference/run-format.md names every field of the run format.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn fields(source: &Path) -> Vec<String> {
 #[test]
 fn every_field_of_a_run_is_on_the_page() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(here.join("../../../docs/run-format.md")).expect("the page");
+    let page = std::fs::read_to_string(here.join("../../../docs/reference/run-format.md")).expect("the page");
     let sources = std::fs::read_dir(here.join("src")).expect("sources").flatten().map(|entry| entry.path());
     let mut all: Vec<String> = sources.flat_map(|source| fields(&source)).collect();
     all.sort();
@@ -21,5 +21,5 @@ fn every_field_of_a_run_is_on_the_page() {
     // Goes by another name there: `where` is no name for a field.
     all.retain(|name| name != "which");
     all.retain(|name| !page.contains(&format!("`{name}`")));
-    assert_eq!(all, [""; 0], "not in docs/run-format.md");
+    assert_eq!(all, [""; 0], "not in docs/reference/run-format.md");
 }

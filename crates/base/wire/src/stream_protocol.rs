@@ -1,6 +1,6 @@
 //! Protocol between the two ends of a streamed capture.
 //!
-//! Messages have a type, a length and a payload, over any ordered byte stream (`docs/streaming.md`). Never
+//! Messages have a type, a length and a payload, over any ordered byte stream (`docs/reference/streaming.md`). Never
 //! decompresses a chunk. All numbers are little-endian.
 
 #[cfg(test)]

@@ -67,9 +67,9 @@ pub struct Request {
 pub enum Format {
     /// For people, in the shape of pt-query-digest's
     Report,
-    /// One object: totals, classes, ledger
+    /// One object: totals, classes, accounting
     Json,
-    /// A line for each class, then totals and ledger
+    /// A line for each class, then totals and accounting
     Ndjson,
     /// A row for each class
     Csv,
@@ -80,8 +80,8 @@ pub enum Format {
 impl NamedChoice for Format {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("report", Self::Report, "For people, in the shape of pt-query-digest's"),
-        ("json", Self::Json, "One object: totals, classes, ledger"),
-        ("ndjson", Self::Ndjson, "A line for each class, then totals and ledger"),
+        ("json", Self::Json, "One object: totals, classes, accounting"),
+        ("ndjson", Self::Ndjson, "A line for each class, then totals and accounting"),
         ("csv", Self::Csv, "A row for each class"),
         ("slowlog", Self::Slowlog, "Events as a slow log"),
     ];

@@ -1,5 +1,5 @@
 //! Row schema of a stored digest: what JSON holds, and what merges exactly. Every type here is a promise
-//! (docs/digest.md): fields may be added, never renamed.
+//! (docs/reference/digest.md): fields may be added, never renamed.
 //!
 //! Names that end in `_us` are microseconds, `_ns` nanoseconds, moments RFC 3339 in UTC or Unix nanoseconds. Counts are
 //! below 2^52 in a file that is read. What is derived (means, percentiles, shares of time) is written for readers and

@@ -129,7 +129,7 @@ struct HostNoise {
     bursts_per_min: f64,
 }
 
-/// As on a virtual machine with neighbours (`docs/statistics.md`), its users' load rising by a third in half an hour.
+/// As on a virtual machine with neighbours (`docs/explain/statistics.md`), its users' load rising by a third in half an hour.
 const USUAL: HostNoise =
     HostNoise { day: 0.15, day_s: 3_600.0, noise: 0.035, spikes_per_h: 6.0, bursts_per_min: 0.0 };
 
@@ -333,7 +333,7 @@ fn for_each_impact(run: impl Fn(DumpImpact) -> Outcome + Sync) -> Vec<(DumpImpac
     })
 }
 
-/// What the table in `docs/throttle.md` shows:
+/// What the table in `docs/explain/throttle.md` shows:
 /// `cargo test -p toll --lib throttle::simulated -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints a table; minutes"]

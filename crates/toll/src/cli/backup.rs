@@ -44,7 +44,7 @@ pub struct Backup {
 enum BackupCommand {
     /// The backups in a store
     List(List),
-    /// Load a backup into a scratch server, and compare its content with the dump
+    /// Load a backup into a sandbox, and compare its content with the dump
     Verify(Verify),
     /// Load a backup into a server, or write the dump to a file
     Restore(Restore),
@@ -95,7 +95,7 @@ struct TakeArgs {
     /// mariadb-dump or mysqldump [default: the one that fits the server]
     #[arg(long, value_name = "PATH")]
     dump_program: Option<PathBuf>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -157,7 +157,7 @@ struct SourceArgs {
 struct List {
     #[command(flatten)]
     from: StoreArgs,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -166,13 +166,13 @@ struct List {
 struct Verify {
     #[command(flatten)]
     from: SourceArgs,
-    /// The mariadbd or mysqld of the scratch server [default: the first found]
+    /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
     /// Only read and check what is stored, without a server
     #[arg(long, conflicts_with = "server_bin")]
     stored_only: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -205,20 +205,17 @@ struct Prune {
     /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
-
-/// Exit code of a backup that was taken, with warnings. As of restic, where some of the data could not be read.
-const INCOMPLETE: u8 = 3;
 
 pub fn run(arguments: Backup) -> Result<ExitCode> {
     let cancel = CancelToken::new();
     match dispatch(arguments, &cancel) {
         Err(error) if cancel.is_cancelled() => {
             eprint_line!("toll: {error:#}");
-            Ok(ExitCode::from(130))
+            Ok(ExitCode::from(super::exit_code::INTERRUPTED))
         }
         ended => ended,
     }
@@ -237,12 +234,12 @@ fn dispatch(arguments: Backup, cancel: &CancelToken) -> Result<ExitCode> {
 /// Reports missing arguments, which clap cannot check beside subcommands.
 fn report_usage_error(what: &str) -> ExitCode {
     eprint_line!("toll: {what}; toll backup --help shows examples");
-    ExitCode::from(2)
+    ExitCode::from(super::exit_code::USAGE)
 }
 
 fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
-        return Ok(report_usage_error("which server? --server DSN or option file"));
+        return Ok(report_usage_error("--server is required (a DSN or an option file)"));
     };
     if arguments.to.is_none() && arguments.git.is_none() {
         return Ok(report_usage_error(
@@ -286,7 +283,11 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_taken(&taken);
     }
-    Ok(if taken.warnings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    Ok(if taken.warnings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(super::exit_code::ATTENTION)
+    })
 }
 
 fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
@@ -332,7 +333,11 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     } else {
         output::print_verified(&verified);
     }
-    Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if verified.differences.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(super::exit_code::FAILED)
+    })
 }
 
 fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {

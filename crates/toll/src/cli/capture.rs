@@ -19,7 +19,7 @@ use toll_agent::rotation::Rotate;
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
 
-/// Collect the queries of a busy host at the least cost: packets cut to what matters, past the page cache
+/// Capture MySQL traffic to a file, a digest or another host
 ///
 /// Stores everything that clients send, the head of each server reply, and no bare acknowledgements. Dropped packets are
 /// reported at the end, with place and time. Ctrl-C or TERM ends a capture in good order; USR1 prints its status.
@@ -38,7 +38,7 @@ use toll_sys::units::{self, Bytes, Percent};
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
 )]
 pub struct Capture {
-    /// Network device; any: all of them, which costs more on loopback than lo does
+    /// Interface, or `any` for all. For loopback traffic `lo` is cheaper
     #[arg(short = 'i', long, value_name = "DEVICE", default_value = "lo")]
     device: String,
     /// Ports of servers [default: 3306; with --tap sockets all on which queries come in]
@@ -72,10 +72,10 @@ pub struct Capture {
     /// Memory for packets that wait to be taken from the kernel
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = buffer)]
     buffer: u64,
-    /// Begin another file before it is so long, or once it is so old: 1G, 5m, or both: 1G,5m
+    /// Start a new file at this size, age, or both: 1G, 5m, 1G,5m
     #[arg(long, value_name = "SIZE,TIME", value_parser = rotate)]
     rotate: Option<Rotate>,
-    /// Of the files that --rotate begins, keep so many
+    /// Keep only the newest N files
     #[arg(long, value_name = "FILES", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
     /// Write over a file that holds something

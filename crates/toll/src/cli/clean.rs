@@ -29,7 +29,7 @@ pub fn run(arguments: &Clean) -> Result<ExitCode> {
     if !found.iter().any(|cleaned| !matches!(cleaned.state, CleanState::Running { .. })) {
         print_line!("nothing to clean");
     }
-    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::FAILED) })
 }
 
 /// Prints the result. False if changes are left.

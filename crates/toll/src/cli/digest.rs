@@ -22,13 +22,13 @@ use toll_wire::filter::{Filter, FilterError};
 /// Rank the queries of captures and logs by what they cost
 ///
 /// Reads packet captures, tcpdump text, query events, slow logs and general logs, plain or compressed with
-/// gzip or zstd, and merges digests that it wrote as JSON, of other hosts or times. Fingerprints and IDs are those of pt-query-digest.
+/// gzip or zstd. Merges digests in JSON of other hosts or times. Fingerprints and IDs are those of pt-query-digest.
 #[derive(Debug, Args)]
 pub struct Digest {
     /// Files to read; `-` is standard input, read as it comes
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What the files hold
+    /// Type of the files
     #[arg(long, value_enum, default_value = "auto")]
     r#type: AutoType,
     /// Ports that servers listen on (captures)
@@ -37,7 +37,7 @@ pub struct Digest {
     /// Only this server (captures); may be given more than once
     #[arg(long, value_name = "IP[:PORT]")]
     server: Vec<Server>,
-    /// What the queries of a class have in common
+    /// Common property of the queries of a class
     #[arg(long, value_enum, default_value = "fingerprint")]
     group_by: Grouping,
     /// Rank by an attribute and an aggregate of it, such as query_time:sum, rows_sent:max,
@@ -80,7 +80,7 @@ enum AutoType {
     Auto,
     /// pcap or pcapng
     Pcap,
-    /// What tcpdump prints with -x, -xx or -X
+    /// Output of tcpdump with -x, -xx or -X
     Tcpdump,
     /// Query events of toll capture --queries
     Queries,
@@ -138,7 +138,11 @@ impl Digest {
             let printed = toll_digest::print_events(&request, &progress, &stop, &mut out);
             progress.finish();
             let interrupted = printed.or_else(|error| ignore_closed_pipe(error).map(|()| false))?;
-            return Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS });
+            return Ok(if interrupted {
+                ExitCode::from(super::exit_code::INTERRUPTED)
+            } else {
+                ExitCode::SUCCESS
+            });
         }
         let done = toll_digest::digest(&request, &progress, &stop);
         progress.finish();
@@ -147,7 +151,7 @@ impl Digest {
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;
         }
-        Ok(if done.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+        Ok(if done.interrupted { ExitCode::from(super::exit_code::INTERRUPTED) } else { ExitCode::SUCCESS })
     }
 
     fn into_request(self) -> anyhow::Result<Request> {

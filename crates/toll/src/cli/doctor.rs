@@ -78,7 +78,7 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
         Format::Json => print_line!("{}", serde_json::to_string_pretty(&findings)?),
         Format::Text => print_report(&findings),
     }
-    Ok(if findings.ready { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if findings.ready { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::FAILED) })
 }
 
 /// Ability to measure on a clock that counts instructions.

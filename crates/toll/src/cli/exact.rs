@@ -20,7 +20,7 @@ pub struct ExactArgs {
     /// Linux kernel of the virtual machines: a Debian package, a .deb or an image [default: the newest at hand]
     #[arg(long, value_name = "FILE|PACKAGE", requires = "exact")]
     pub kernel: Option<String>,
-    /// With --exact: end once the 95% intervals of nearly all arms are as narrow as this, to either side
+    /// With --exact: end once the 95% intervals of nearly all variants are as narrow as this, to either side
     #[arg(long, value_name = "0.5%", value_parser = super::run::percent, default_value = "0.5%")]
     pub precision: f64,
 }

@@ -13,7 +13,7 @@ pub struct List {
     /// Only one kind of thing
     #[arg(value_enum)]
     what: Option<ListKind>,
-    /// A scenario's arms only, by its name or file
+    /// A scenario's variants only, by its name or file
     #[arg(long, value_name = "SCENARIO|FILE.toml")]
     scenario: Option<String>,
 }

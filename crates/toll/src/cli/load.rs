@@ -50,7 +50,7 @@ pub struct Load {
     /// Threads of the generator that share the connections [default: one each up to 8 or the CPUs, beyond that a quarter of the CPUs, at least 4; with --reconnect one each]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// Make each connection anew after N events, 1: each event has its own; the first event's latency includes the connect [default: never]
+    /// Reconnect after N events (1: a new connection per event); the first event's latency includes the connect [default: never]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     reconnect: u64,
     /// Open loop: events a second, 100k for 100,000 [default: closed loop]
@@ -77,7 +77,7 @@ pub struct Load {
     /// How ids are drawn
     #[arg(long, value_enum, default_value_t = KeyDistribution::Special)]
     rand_type: KeyDistribution,
-    /// Every draw and every intended time comes from it
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// JSON lines: one each second and one for the run

@@ -1,7 +1,6 @@
 //! Command line: subcommands and exit codes.
 //!
-//! One file for each subcommand; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3
-//! done, but not as it should be (a `--fail-if` bound was exceeded, a backup has warnings), 130 interrupted.
+//! One file for each subcommand; this one only dispatches. Exit codes are in `exit_code.rs`.
 
 mod backup;
 mod burn;
@@ -14,6 +13,7 @@ mod digest;
 mod doctor;
 mod enter;
 mod exact;
+pub mod exit_code;
 mod interrupt;
 mod list;
 mod load;
@@ -46,28 +46,28 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Run a scenario: measure the overhead and the captured queries of each arm
+    /// Run a scenario (`toll list`), or your own TOML file
     Run(run::Run),
-    /// Measure the overhead of a command on a busy host: `toll cost -- tcpdump -w {artefact} 'port {port}'`
+    /// Measure the overhead of one command: `toll cost -- tcpdump -w {artefact} 'port {port}'`
     Cost(cost::Cost),
-    /// Scenarios, arms, workloads and outcomes
+    /// List scenarios, variants, workloads and outcomes
     List(list::List),
-    /// Undo changes that killed runs left behind: variables, processes, namespaces, files
+    /// Undo what killed runs left behind: variables, processes, namespaces, files
     Clean(clean::Clean),
-    /// Keep a server busy, at full speed or at a rate, and report the latency of each event
+    /// Generate MySQL load, at full speed or at a rate, and report latencies
     Load(Box<load::Load>),
-    /// Run a dump within a latency limit: `toll throttle --max-p99-toll 10% -- mariadb-dump ...`
+    /// Run a dump command, slowed down to protect query latency
     Throttle(Box<throttle::Throttle>),
-    /// Show results of runs as text, JSON, Markdown or HTML
+    /// Show, combine or export finished runs
     Report(report::Report),
-    /// Check this host: abilities, missing tools, noise
+    /// Check what this host can measure and how noisy it is
     Doctor(doctor::Doctor),
-    /// Start, show or stop a private server by itself
+    /// Start or stop a sandbox server
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
     Capture(Box<capture::Capture>),
-    /// Back up a server into a store, git or both; list, verify, restore and prune backups
+    /// Back up a server into a store, git or both; list, verify, restore and prune
     Backup(Box<backup::Backup>),
     Receive(Box<receive::Receive>),
     Replay(replay::Replay),
@@ -101,7 +101,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprint_line!("toll: {error:#}");
-            ExitCode::from(1)
+            ExitCode::from(exit_code::FAILED)
         }
     }
 }

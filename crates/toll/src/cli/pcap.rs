@@ -41,7 +41,7 @@ pub struct Profile {
     /// Take all files for one capture, such as one that was rotated
     #[arg(long)]
     together: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Write a page with the figures drawn, too
@@ -71,7 +71,7 @@ pub struct Merge {
 
 /// Make a synthetic capture whose properties are known
 ///
-/// The same options make the same bytes. docs/pcap.md says what is in each set.
+/// The same options make the same bytes. docs/reference/pcap.md says what is in each set.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toll pcap make http --seconds 60 --seed 1 -w http.pcap
@@ -130,7 +130,7 @@ fn failure_exit_code(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<
         return Err(error);
     }
     eprint_line!("toll: interrupted; no file was made");
-    Ok(ExitCode::from(130))
+    Ok(ExitCode::from(super::exit_code::INTERRUPTED))
 }
 
 impl Profile {
@@ -153,7 +153,7 @@ impl Profile {
             eprint_line!("toll: {error:#}");
         }
         Ok(match (stop.load(Ordering::Relaxed), read.refused.is_empty()) {
-            (true, _) => ExitCode::from(130),
+            (true, _) => ExitCode::from(super::exit_code::INTERRUPTED),
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
         })

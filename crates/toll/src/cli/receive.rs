@@ -21,11 +21,11 @@ use toll_sys::units;
 #[command(group(ArgGroup::new("protection").args(["key", "plain"])))]
 #[command(
     after_help = "Each stream is written to DIR/HOST-YYYYMMDD-HHMMSS.pcapng (or .queries), in UTC, as `toll capture` \
-    would have written it there. A connection that breaks is taken up where it broke. SIGINT and SIGTERM end it in \
+    would have written it there. Broken connections resume where they stopped. SIGINT and SIGTERM end it in \
     order; with --once it waits for the stream's end first, five seconds at most.\n\
     Examples:\n  \
     toll receive --new-key receiver.key\n  \
-    toll receive --key receiver.key --new-sender db1.key     then move db1.key to the host db1\n  \
+    toll receive --key receiver.key --new-sender db1.key     # then move db1.key to the host db1\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\
@@ -123,7 +123,7 @@ fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
         }
         (true, false) => StreamDestination::File(write),
         (false, true) => {
-            bail!("only one stream fits into standard output: add --once, or name a directory")
+            bail!("-w - accepts a single stream: add --once, or write to a directory")
         }
         (false, false) => StreamDestination::Directory { path: write, rotation },
     };

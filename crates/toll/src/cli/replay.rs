@@ -61,13 +61,13 @@ pub struct Replay {
     /// Also report the packets that this device received
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
-    /// Packets of which the capture holds only the first part
+    /// Treatment of truncated packets
     #[arg(long, value_parser = named::<SnappedFrames>(), default_value = "refuse")]
     snapped: SnappedFrames,
     /// Leave out packets that are longer than the device carries
     #[arg(long)]
     skip_oversized: bool,
-    /// The device leads to other hosts, and they are meant to receive this
+    /// Allow sending on an interface that leads to other hosts
     #[arg(long)]
     yes_this_interface: bool,
     /// Report a rate that is not reached, without an error
@@ -99,14 +99,14 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
         print_line!("{}", report.render_text());
     }
     if report.was_stopped() {
-        return Ok(ExitCode::from(130));
+        return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
     }
     if let Some(failure) = report.failure() {
         eprint_line!("toll: {failure}");
         return Ok(if may_be_slower && report.was_all_sent() {
             ExitCode::SUCCESS
         } else {
-            ExitCode::from(1)
+            ExitCode::from(super::exit_code::FAILED)
         });
     }
     Ok(ExitCode::SUCCESS)

@@ -17,8 +17,8 @@ use toll_report::{combined, html, json, markdown, names};
   toll report run-tcpdump-impact-20261122-101500
   toll report RUN --format html -o report.html
   toll report RUN --fail-if 'B.latency_us_p99>20%'
-  toll report monday tuesday      like runs are pooled
-  toll report debian fedora       runs of one scenario on different platforms are overlaid")]
+  toll report monday tuesday      # like runs are pooled
+  toll report debian fedora       # runs of one scenario on different platforms are compared side by side")]
 pub struct Report {
     /// Run directories
     #[arg(required = true, value_name = "RUN")]
@@ -28,7 +28,7 @@ pub struct Report {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Exit with 3 if an overhead exceeds this bound, ARM.OUTCOME>N% (may be given several times)
+    /// Exit with 3 if an overhead exceeds this bound, `ARM.OUTCOME>N%` (may be given several times)
     ///
     /// 'B.latency_us_p99>20%', or 'B.qps<-10%' for outcomes of which more is better. A bound is exceeded
     /// if the overhead is beyond it and its interval excludes zero (of a bound that only a gain keeps, the
@@ -101,7 +101,7 @@ pub fn judge_bounds(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
             let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
             eprint_line!("{}", judgement.text);
             if judgement.broken {
-                code = ExitCode::from(3);
+                code = ExitCode::from(super::exit_code::ATTENTION);
             }
         }
     }

@@ -28,7 +28,7 @@ pub struct Run {
     /// A scenario's name (see `toll list`) or a TOML file
     #[arg(value_name = "SCENARIO|FILE.toml", required_unless_present = "plan")]
     scenario: Option<String>,
-    /// Repeat a run exactly, from its plan.json: same arms, order, jitter and statements
+    /// Repeat a run exactly, from its plan.json: same variants, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
         "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
         "table_rows", "scale", "threads", "rate", "rates", "sweep", "receive_on", "seed", "early_stop",
@@ -43,7 +43,7 @@ pub struct Run {
     /// Load generator
     #[arg(long, value_parser = ["toll", "sysbench"])]
     driver: Option<String>,
-    /// Only these arms (the baseline is always among them)
+    /// Only these variants (the baseline is always among them)
     #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
     arms: Option<Vec<String>>,
     /// Time from the pilot to the last window; windows and rounds are chosen for it
@@ -61,7 +61,7 @@ pub struct Run {
     /// Length of a window
     #[arg(long, value_name = "5s")]
     window: Option<Seconds>,
-    /// Time between an arm's being on and its window, of all arms alike [default: as each needs]
+    /// Warm-up before each window, the same for all variants [default: chosen per variant]
     #[arg(long, value_name = "1s")]
     settle: Option<Seconds>,
     /// Pause between trials
@@ -88,12 +88,12 @@ pub struct Run {
     /// Rates in the place of the scenario's shares of capacity, in rising order
     #[arg(long, value_delimiter = ',', value_name = "100000,200000")]
     rates: Option<Vec<f64>>,
-    /// Run every arm again at these percents of capacity, for load-latency curves [default: 10 to 110]
+    /// Run every variant again at these percents of capacity, for load-latency curves [default: 10 to 110]
     #[arg(long, value_name = "10,50,90", value_delimiter = ',', num_args = 0.., require_equals = true,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     sweep: Option<Vec<u32>>,
     /// Capture on this device what another host sends (`toll replay` there), in the place of a link of the run's own: one
-    /// arm, by --arms
+    /// variant, by `--arms`
     #[arg(long, value_name = "DEVICE", conflicts_with = "exact")]
     receive_on: Option<String>,
     /// Seed of order, jitter and draws [default: from the clock, and written down]
@@ -102,13 +102,13 @@ pub struct Run {
     /// Directory of the run [default: run-SCENARIO-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Exit with 3 if an arm's overhead exceeds this bound, as in 'B.latency_us_p99>20%'; may be repeated
+    /// Exit with 3 if a variant's overhead exceeds this bound, as in 'B.latency_us_p99>20%'; may be repeated
     #[arg(long, value_name = "ARM.OUTCOME>N%")]
     fail_if: Vec<Bound>,
     /// Keep captures and logs in the run directory
     #[arg(long)]
     keep_artefacts: bool,
-    /// End once every arm has a verdict by its confidence sequence (after 10 rounds or more)
+    /// End once every variant has a verdict by its confidence sequence (after 10 rounds or more)
     #[arg(long, conflicts_with = "exact")]
     early_stop: bool,
     #[command(flatten)]
@@ -265,7 +265,7 @@ pub(super) fn finish_run(
         RunEnd::Interrupted => {
             super::report::judge_bounds(bounds, &results)?;
             eprint_line!("toll: interrupted; the report covers the measurements up to then");
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
         }
         RunEnd::Aborted(why) => {
             eprint_line!("toll: the run ended early: {why}; the report covers the measurements up to then");

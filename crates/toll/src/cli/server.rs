@@ -105,7 +105,7 @@ fn print_status(json: bool) -> Result<ExitCode> {
             None => print_line!("no sandbox server is running (toll server start)"),
         }
     }
-    Ok(if running.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if running.is_some() { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::FAILED) })
 }
 
 fn stop_server() -> Result<ExitCode> {

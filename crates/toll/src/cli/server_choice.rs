@@ -9,7 +9,7 @@ use toll_server::AllowedChanges;
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// `sandbox` (a private server), a DSN (mysql://user@host:port/schema?socket=/path), or an
+    /// `sandbox` (a throw-away server), a DSN (mysql://user@host:port/schema?socket=/path), or an
     /// option file with a [client] section; the password comes from MYSQL_PWD or the file. On an existing server the run
     /// adds its load to that of others: without a rate as fast as the server answers, which needs --yes [default: sandbox]
     #[arg(long, value_name = "sandbox|DSN|FILE")]
@@ -20,8 +20,7 @@ pub struct ServerArgs {
     /// Schema on an existing server whose tables the load uses as they are
     #[arg(long, value_name = "NAME", conflicts_with = "allow_schema")]
     schema: Option<String>,
-    /// Schema that toll may create and fill on an existing server, past the binary log;
-    /// dropped after the run
+    /// On an existing server: create this schema for the test load (not binlogged) and drop it afterwards
     #[arg(long, value_name = "NAME")]
     allow_schema: Option<String>,
     /// Measure on a replica or a read-only server, without writing to it

@@ -81,7 +81,7 @@ pub struct LimiterArgs {
     /// The longest that InnoDB's history list may become
     #[arg(long, value_name = "N")]
     max_history: Option<u64>,
-    /// What happens past --max-time and --max-history
+    /// Action past --max-time and --max-history
     #[arg(long, value_parser = named::<LimitAction>(), default_value = "open")]
     past_limit: LimitAction,
     /// Write a JSON line for each decision
@@ -144,7 +144,7 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
         Ok(ended) => ended,
         Err(error) if cancel.is_cancelled() => {
             eprint_line!("toll: {error:#}");
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
         }
         Err(error) => return Err(error),
     };

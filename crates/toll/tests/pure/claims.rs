@@ -2,20 +2,27 @@
 
 use std::path::{Path, PathBuf};
 
-const HEADING: &str = "## What holds these claims";
+const HEADING: &str = "## Tests of these claims";
 /// Documents that promise safety to users: each has such a table.
-const WITH_CLAIMS: [&str; 5] = ["safety.md", "streaming.md", "capture.md", "sockets.md", "throttle.md"];
+const WITH_CLAIMS: [&str; 6] = [
+    "safety.md",
+    "explain/backup.md",
+    "explain/capture.md",
+    "explain/sockets.md",
+    "explain/throttle.md",
+    "reference/streaming.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Paths and texts of all Rust sources below a directory.
-fn sources(below: &Path) -> Vec<(PathBuf, String)> {
+/// Paths and texts of all files with an extension below a directory.
+fn sources(below: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(below).expect("a directory").flatten().map(|entry| entry.path());
     let read = |path: PathBuf| match path.is_dir() {
-        true => sources(&path),
-        false if path.extension().is_some_and(|e| e == "rs") => {
+        true => sources(&path, extension),
+        false if path.extension().is_some_and(|e| e == extension) => {
             let text = std::fs::read_to_string(&path).expect("a source");
             vec![(path, text)]
         }
@@ -54,14 +61,11 @@ fn is_there(sources: &[(PathBuf, String)], test: &str) -> bool {
 
 #[test]
 fn every_claim_of_the_documents_names_what_holds_it() {
-    let sources = sources(&root().join("crates"));
+    let docs = root().join("docs");
+    let (documents, sources) = (sources(&docs, "md"), sources(&root().join("crates"), "rs"));
     let mut wrong = Vec::new();
-    for entry in std::fs::read_dir(root().join("docs")).expect("documents").flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.ends_with(".md") {
-            continue;
-        }
-        let text = std::fs::read_to_string(entry.path()).expect("a document");
+    for (path, text) in documents {
+        let name = path.strip_prefix(&docs).expect("a document").display().to_string();
         let Some(rows) = rows(&text) else {
             assert!(!WITH_CLAIMS.contains(&name.as_str()), "docs/{name} has no `{HEADING}`");
             continue;

@@ -8,6 +8,7 @@ mod captures;
 mod claims;
 mod digest;
 mod journal;
+mod pages;
 mod receive;
 mod runs;
 

@@ -11,6 +11,7 @@ mod consent;
 mod cost;
 mod external;
 mod load;
+mod pages;
 mod run;
 mod safety;
 mod server;

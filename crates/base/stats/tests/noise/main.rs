@@ -5,7 +5,7 @@
 //! Any effect found beyond it is an error.
 //!
 //! `cargo test --release -p toll-stats --test noise -- --ignored --nocapture` prints the figures of
-//! docs/statistics.md, 1,000 designs for each record. Without `--ignored`, a test runs fewer of them.
+//! docs/explain/statistics.md, 1,000 designs for each record. Without `--ignored`, a test runs fewer of them.
 
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
 

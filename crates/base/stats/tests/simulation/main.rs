@@ -1,6 +1,6 @@
 //! Simulation tests of intervals and verdicts, with fixed seeds.
 //!
-//! `cargo test -p toll-stats --test simulation -- --nocapture` prints the figures of docs/statistics.md.
+//! `cargo test -p toll-stats --test simulation -- --nocapture` prints the figures of docs/explain/statistics.md.
 
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
 

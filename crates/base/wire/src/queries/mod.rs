@@ -1,4 +1,4 @@
-//! Query-event file format: writer and reader. The format is docs/queries-format.md.
+//! Query-event file format: writer and reader. The format is docs/reference/queries-format.md.
 //!
 //! [`Encoder`] writes events into uncompressed blocks, [`BlockCompressor`] compresses a block, [`Reader`] reverses
 //! both. Blocks are independent: a reader may start at any block, and continues behind a damaged one.

@@ -28,6 +28,40 @@ const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Between two attempts to take a connection where there are no files to be had.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
+/// Name, type and help of every metric, in the order of the page. The reference in `docs` is made from it.
+pub const METRICS: [(&str, &str, &str); 15] = [
+    (PASSED, "counter", "Packets or calls that the kernel's filter let pass."),
+    (TAKEN, "counter", "Packets or calls that the kernel handed on."),
+    (LOST, "counter", "Packets or calls that are not in the output, by where they got lost."),
+    (ITEMS, "counter", "Packets or calls that were written, printed or sent."),
+    (QUERIES, "counter", "Queries that were decoded."),
+    (WRITTEN, "counter", "Bytes handed to the file, the printer or the stream."),
+    (FIRST_LOSS, "gauge", "When something was first lost."),
+    (LAST_LOSS, "gauge", "When something was last lost."),
+    (BUFFER, "gauge", "Compressed bytes that wait for the receiver."),
+    (ROOM, "gauge", "Compressed bytes that may wait."),
+    (CLASS_QUERIES, "gauge", "Queries of the costliest classes, in the digest being made."),
+    (CLASS_SECONDS, "gauge", "Query time of these classes, in the digest being made."),
+    (CPU, "counter", "CPU time of the capture, user and system."),
+    (MEMORY, "gauge", "Resident memory of the capture."),
+    (BUILD, "gauge", "Always 1; the version is in the label."),
+];
+const PASSED: &str = "toll_capture_passed_total";
+const TAKEN: &str = "toll_capture_taken_total";
+const LOST: &str = "toll_capture_lost_total";
+const ITEMS: &str = "toll_capture_items_total";
+const QUERIES: &str = "toll_capture_queries_total";
+const WRITTEN: &str = "toll_capture_written_bytes_total";
+const FIRST_LOSS: &str = "toll_capture_first_loss_timestamp_seconds";
+const LAST_LOSS: &str = "toll_capture_last_loss_timestamp_seconds";
+const BUFFER: &str = "toll_capture_stream_buffer_bytes";
+const ROOM: &str = "toll_capture_stream_buffer_room_bytes";
+const CLASS_QUERIES: &str = "toll_capture_class_queries";
+const CLASS_SECONDS: &str = "toll_capture_class_seconds";
+const CPU: &str = "process_cpu_seconds_total";
+const MEMORY: &str = "process_resident_memory_bytes";
+const BUILD: &str = "toll_build_info";
+
 /// An endpoint that lasts as long as the process.
 pub struct MetricsServer {
     state: Arc<Mutex<MetricsState>>,
@@ -191,23 +225,9 @@ fn read_request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
 fn render_page(state: &MetricsState) -> String {
     let MetricsState { tap: seen, output: account, buffer, classes } = state;
     let mut page = Page(String::new());
-    page.add_metric(
-        "toll_capture_passed_total",
-        "counter",
-        "Packets or calls that the kernel's filter let pass.",
-        seen.passed,
-    );
-    page.add_metric(
-        "toll_capture_taken_total",
-        "counter",
-        "Packets or calls that the kernel handed on.",
-        seen.delivered,
-    );
-    page.add_family(
-        "toll_capture_lost_total",
-        "counter",
-        "Packets or calls that are not in the output, by where they got lost.",
-    );
+    page.add_metric(PASSED, seen.passed);
+    page.add_metric(TAKEN, seen.delivered);
+    page.add_family(LOST);
     let lost = [
         ("kernel", seen.lost_kernel),
         ("queue", account.lost_queue),
@@ -216,59 +236,38 @@ fn render_page(state: &MetricsState) -> String {
         ("budget", account.shed),
     ];
     for (place, count) in lost {
-        page.add_value("toll_capture_lost_total", &[("where", place)], count);
+        page.add_value(LOST, &[("where", place)], count);
     }
-    page.add_metric(
-        "toll_capture_items_total",
-        "counter",
-        "Packets or calls that were written, printed or sent.",
-        account.items.saturating_sub(account.lost_items() + account.waiting),
-    );
+    page.add_metric(ITEMS, account.items.saturating_sub(account.lost_items() + account.waiting));
     if let Some(queries) = account.queries {
-        page.add_metric("toll_capture_queries_total", "counter", "Queries that were decoded.", queries);
+        page.add_metric(QUERIES, queries);
     }
-    let written = account.bytes_written;
-    page.add_metric(
-        "toll_capture_written_bytes_total",
-        "counter",
-        "Bytes handed to the file, the printer or the stream.",
-        written,
-    );
-    for (name, help, moment) in [
-        (
-            "toll_capture_first_loss_timestamp_seconds",
-            "When something was first lost.",
-            account.first_loss_ns,
-        ),
-        ("toll_capture_last_loss_timestamp_seconds", "When something was last lost.", account.last_loss_ns),
-    ] {
+    page.add_metric(WRITTEN, account.bytes_written);
+    for (name, moment) in [(FIRST_LOSS, account.first_loss_ns), (LAST_LOSS, account.last_loss_ns)] {
         if let Some(ns) = moment {
-            page.add_metric(name, "gauge", help, ns as f64 / 1e9);
+            page.add_metric(name, ns as f64 / 1e9);
         }
     }
     if let Some((used, room)) = *buffer {
-        page.add_metric(
-            "toll_capture_stream_buffer_bytes",
-            "gauge",
-            "Compressed bytes that wait for the receiver.",
-            used,
-        );
-        page.add_metric(
-            "toll_capture_stream_buffer_room_bytes",
-            "gauge",
-            "Compressed bytes that may wait.",
-            room,
-        );
+        page.add_metric(BUFFER, used);
+        page.add_metric(ROOM, room);
     }
     if !classes.is_empty() {
-        let (queries, seconds) = ("toll_capture_class_queries", "toll_capture_class_seconds");
-        page.add_family(queries, "gauge", "Queries of the costliest classes, in the digest being made.");
+        page.add_family(CLASS_QUERIES);
         for class in classes {
-            page.add_value(queries, &[("class", &class.id), ("query", &class.fingerprint)], class.queries);
+            page.add_value(
+                CLASS_QUERIES,
+                &[("class", &class.id), ("query", &class.fingerprint)],
+                class.queries,
+            );
         }
-        page.add_family(seconds, "gauge", "What they took, in the digest being made.");
+        page.add_family(CLASS_SECONDS);
         for class in classes {
-            page.add_value(seconds, &[("class", &class.id), ("query", &class.fingerprint)], class.seconds);
+            page.add_value(
+                CLASS_SECONDS,
+                &[("class", &class.id), ("query", &class.fingerprint)],
+                class.seconds,
+            );
         }
     }
     add_process_metrics(&mut page);
@@ -279,33 +278,29 @@ fn render_page(state: &MetricsState) -> String {
 fn add_process_metrics(page: &mut Page) {
     if let Ok(used) = getrusage(UsageWho::RUSAGE_SELF) {
         let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-        let cpu = seconds(used.user_time()) + seconds(used.system_time());
-        page.add_metric(
-            "process_cpu_seconds_total",
-            "counter",
-            "CPU time of the capture, user and system.",
-            cpu,
-        );
+        page.add_metric(CPU, seconds(used.user_time()) + seconds(used.system_time()));
     }
     if let Some(bytes) = proc_file::bytes(&proc_file::status("self"), "VmRSS") {
-        page.add_metric("process_resident_memory_bytes", "gauge", "Resident memory of the capture.", bytes);
+        page.add_metric(MEMORY, bytes);
     }
-    page.add_family("toll_build_info", "gauge", "Always 1; the version is in the label.");
-    page.add_value("toll_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.add_family(BUILD);
+    page.add_value(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
 
 /// Text in the exposition format.
 struct Page(String);
 
 impl Page {
-    fn add_metric(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.add_family(name, kind, help);
+    fn add_metric(&mut self, name: &str, value: impl Display) {
+        self.add_family(name);
         self.add_value(name, &[], value);
     }
 
-    fn add_family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    fn add_family(&mut self, name: &str) {
+        for (name, kind, help) in METRICS.iter().filter(|(listed, ..)| *listed == name) {
+            // Writing to a string does not fail.
+            let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        }
     }
 
     fn add_value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {

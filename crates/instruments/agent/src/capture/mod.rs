@@ -96,7 +96,7 @@ pub struct CaptureOptions {
 pub enum TapKind {
     /// Packets of a network device
     Packets,
-    /// What the server reads from its sockets and writes to them, Unix sockets too
+    /// Data that the server reads from its sockets and writes to them, Unix sockets too
     Sockets,
 }
 
@@ -106,7 +106,7 @@ impl NamedChoice for TapKind {
         (
             "sockets",
             Self::Sockets,
-            "What the server reads from its sockets and writes to them, Unix sockets too",
+            "Data that the server reads from its sockets and writes to them, Unix sockets too",
         ),
     ];
 }
@@ -195,9 +195,7 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
 
 fn check_options(options: &CaptureOptions) -> anyhow::Result<()> {
     if options.source == TapKind::Sockets && matches!(options.output, OutputKind::Packets(_)) {
-        bail!(
-            "a file of packets takes packets, and --tap sockets sees none: write --queries FILE or --digest"
-        );
+        bail!("-w needs --tap packets; with --tap sockets use --queries FILE or --digest");
     }
     Ok(())
 }

@@ -146,7 +146,7 @@ fn check_timeout(last: Instant, reader: &MessageReader<'_>) -> Result<()> {
         Some((since, length)) => {
             let due = SILENCE_TIMEOUT.as_secs_f64() + length as f64 / MIN_BYTES_PER_S;
             if since.as_secs_f64() > due {
-                bail!("a message of {length} bytes has been coming for {:.0} s", since.as_secs_f64());
+                bail!("timeout: message of {length} bytes not completed within {:.0} s", since.as_secs_f64());
             }
         }
         None if last.elapsed() > SILENCE_TIMEOUT => bail!("nothing came for {} s", SILENCE_TIMEOUT.as_secs()),

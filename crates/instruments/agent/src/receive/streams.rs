@@ -79,7 +79,7 @@ impl StreamTable {
             None => {}
         }
         if self.once && !known.streams.is_empty() {
-            bail!("this receiver takes one stream, and has it (--once)");
+            bail!("receiver is busy: --once accepts a single stream");
         }
         if !known.make_room(self.max_streams, |_| true) {
             let most = format_count(self.max_streams as u64, "stream");

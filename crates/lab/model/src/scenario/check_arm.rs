@@ -83,7 +83,7 @@ impl Arm {
                 (Some(_), None) => {}
                 (None, Some(stages)) if stages.is_empty() => bail!("`stages` is empty"),
                 (None, Some(_)) => {}
-                _ => bail!("a process takes `command`, or `stages` for a pipeline: one of them"),
+                _ => bail!("[[arm.process]]: give either `command` or `stages`, not both"),
             }
             ensure!(
                 member.copies.is_none_or(|copies| (1..=MAX_COPIES).contains(&copies)),

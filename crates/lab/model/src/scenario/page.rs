@@ -1,4 +1,4 @@
-//! Tests of docs/scenarios.md: it names every key of a scenario, and its examples are valid.
+//! Tests of docs/reference/scenarios.md: it names every key of a scenario, and its examples are valid.
 
 use super::Scenario;
 use crate::data::RECIPES;
@@ -11,7 +11,7 @@ fn docs() -> PathBuf {
 }
 
 fn page() -> String {
-    std::fs::read_to_string(docs().join("scenarios.md")).unwrap()
+    std::fs::read_to_string(docs().join("reference/scenarios.md")).unwrap()
 }
 
 /// Names after `pub ` in the structs of a scenario, without those that are never in a file.
@@ -58,7 +58,7 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
         mariadb mysql percona toll sysbench";
     wanted.extend(words.split_whitespace().map(str::to_owned));
     wanted.retain(|name| !page.contains(&format!("`{name}`")));
-    assert_eq!(wanted, [""; 0], "not in docs/scenarios.md");
+    assert_eq!(wanted, [""; 0], "not in docs/reference/scenarios.md");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn every_example_is_a_scenario_and_on_the_page() {
         let name = entry.file_name().into_string().unwrap();
         let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{name}: {error:#}"));
         assert_eq!(format!("{}.toml", scenario.name), name);
-        assert!(page.contains(&format!("(examples/{name})")), "{name} is not on the page");
+        assert!(page.contains(&format!("(../examples/{name})")), "{name} is not on the page");
         found += 1;
     }
     assert!(found >= 3);

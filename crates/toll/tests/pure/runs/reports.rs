@@ -152,13 +152,13 @@ fn every_doubt_is_in_the_document() {
     let read = |file: &str| {
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect("the file")
     };
-    let (source, page) = (read("../lab/analysis/src/warnings.rs"), read("../../docs/report.md"));
+    let (source, page) = (read("../lab/analysis/src/warnings.rs"), read("../../docs/reference/report.md"));
     let begin = source.find("pub fn code(").expect("codes");
     let end = begin + source[begin..].find("\n    }\n").expect("their end");
     let codes: Vec<&str> = source[begin..end].split('"').skip(1).step_by(2).collect();
     assert!(codes.len() > 20, "{codes:?}");
     for code in codes {
-        assert!(page.contains(&format!("| `{code}` |")), "docs/report.md lacks {code}");
+        assert!(page.contains(&format!("| `{code}` |")), "docs/reference/report.md lacks {code}");
     }
 }
 

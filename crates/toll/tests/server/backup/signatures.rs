@@ -1,4 +1,4 @@
-//! Tests of signed backups with keys that openssl makes, as `docs/backup.md` shows.
+//! Tests of signed backups with keys that openssl makes, as `docs/explain/backup.md` shows.
 
 use super::{assert_success, files, json};
 use crate::lab::output_text;

@@ -379,7 +379,7 @@ fn what_is_encrypted_in_the_store_is_not_in_git_and_that_is_told() {
 fn whoever_is_new_is_told_what_to_say() {
     let lab = toll_testkit::lab!();
     for (arguments, code, expected) in [
-        (&["backup"][..], 2, "which server? --server"),
+        (&["backup"][..], 2, "--server is required"),
         (&["backup", "--server", "x"], 2, "where to? --to"),
         (&["backup", "--help"], 0, "toll backup verify --from /srv/backups"),
         (&["throttle", "--help"], 0, "Examples:"),

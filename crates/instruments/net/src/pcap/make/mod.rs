@@ -34,7 +34,7 @@ pub enum Set {
     Mixed,
     /// Sessions of MySQL clients: statements as text and prepared, with their answers
     Mysql,
-    /// Datagrams of one length, evenly apart: what RFC 2544 measures with
+    /// Datagrams of one length, evenly apart, as RFC 2544 uses them
     Sized,
 }
 
@@ -49,7 +49,7 @@ impl NamedChoice for Set {
             Self::Mysql,
             "Sessions of MySQL clients: statements as text and prepared, with their answers",
         ),
-        ("sized", Self::Sized, "Datagrams of one length, evenly apart: what RFC 2544 measures with"),
+        ("sized", Self::Sized, "Datagrams of one length, evenly apart, as RFC 2544 uses them"),
     ];
 }
 

@@ -1,4 +1,4 @@
-//! JSON schema of a capture profile. Every type here is a promise (docs/pcap.md): fields may be added, never
+//! JSON schema of a capture profile. Every type here is a promise (docs/reference/pcap.md): fields may be added, never
 //! renamed.
 //!
 //! Lengths and bytes are those on the wire unless their name contains `captured`.

@@ -1,0 +1,69 @@
+//! The pages of `evidence`: what each stored run found, in its own words.
+
+use super::{assert_current, escape, heading};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use toll_model::scenario::Preset;
+use toll_testkit::pages::repository;
+
+/// A stored run: its path from the root on, and the head of its report.
+struct Stored {
+    path: String,
+    host: String,
+    head: String,
+}
+
+fn directories(at: PathBuf) -> Vec<PathBuf> {
+    let mut found: Vec<_> =
+        std::fs::read_dir(at).unwrap().flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    found.sort();
+    found
+}
+
+/// Stored runs by scenario.
+fn stored() -> BTreeMap<String, Vec<Stored>> {
+    let mut found: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
+    for run in directories(repository().join("runs")).into_iter().flat_map(directories) {
+        let report = std::fs::read_to_string(run.join("report.txt")).unwrap();
+        let head = report.split("\n\n").next().unwrap().to_owned();
+        let scenario = head.split([' ', ':']).next().unwrap().to_owned();
+        let host = std::fs::read_to_string(run.join("host.json")).unwrap();
+        let host: serde_json::Value = serde_json::from_str(&host).unwrap();
+        let of = |name: &str| host[name].as_str().unwrap_or("-").to_owned();
+        found.entry(scenario).or_default().push(Stored {
+            path: run.strip_prefix(repository()).unwrap().display().to_string(),
+            host: format!("{}, {}, {}, Linux {}", of("label"), of("cpu_model"), of("os"), of("kernel")),
+            head,
+        });
+    }
+    found
+}
+
+#[test]
+fn the_pages_of_stored_runs_are_current() {
+    let all = stored();
+    assert!(all.values().map(Vec::len).sum::<usize>() > 30, "the runs are read");
+    let mut index = heading("Stored runs")
+        + "\nEvery figure of this documentation comes from a run whose raw data are in the repository, below `runs/`. \
+           `toll report PATH` analyses one of them again, and needs no server. A page for each scenario quotes the results.\n\n\
+           | scenario | question | runs |\n|---|---|---|\n";
+    for (scenario, runs) in &all {
+        let question = Preset::named(scenario).map(|preset| preset.scenario().unwrap().question);
+        let question = question.unwrap_or_default();
+        writeln!(index, "| [{scenario}]({scenario}.md) | {} | {} |", escape(&question), runs.len()).unwrap();
+        let mut page = heading(&format!("Stored runs of {scenario}"));
+        write!(page, "\n{}\n", escape(&question)).unwrap();
+        for run in runs {
+            let (path, host, head) = (&run.path, escape(&run.host), &run.head);
+            let name = path.trim_start_matches("runs/");
+            write!(
+                page,
+                "\n## {name}\n\n{host}.\n\n```text\n{head}\n```\n\nThe whole report: `{path}/report.txt`.\n"
+            )
+            .unwrap();
+        }
+        assert_current(&format!("evidence/{scenario}.md"), &page);
+    }
+    assert_current("evidence/index.md", &index);
+}

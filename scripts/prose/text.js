@@ -1,0 +1,25 @@
+// Running text of a document: paragraphs, headings and cells, with their code masked.
+"use strict";
+const { StringSource } = require("textlint-util-to-string");
+
+// One word that no rule knows, in the place of code. Links keep their text.
+const CODE = "X";
+
+function plain(node) {
+  const source = new StringSource(node, {
+    replacer: ({ node: part, maskValue }) => (part.type === "Code" ? maskValue(CODE) : undefined),
+  });
+  return { node, source, text: source.toString() };
+}
+
+// Calls `each` with the text of every paragraph, heading and cell, or of the kinds that are named.
+function text(context, each, kinds = ["Paragraph", "Header", "TableCell"]) {
+  return Object.fromEntries(kinds.map((kind) => [kind, (node) => each(plain(node))]));
+}
+
+function report(context, { node, source }, index, message) {
+  const at = source.originalIndexFromIndex(index);
+  context.report(node, new context.RuleError(message, { padding: context.locator.at(at ?? 0) }));
+}
+
+module.exports = { plain, report, text };
