@@ -38,6 +38,8 @@ pub struct ExactRequest {
 
 /// Name of the directory with the machines' own, within the run's.
 const MACHINES: &str = "private";
+/// Where the run is merged: what there is no room for is gone with the machines.
+const MERGED: &str = "merged";
 /// Where rounds so far are merged, to see whether they are enough.
 const INTERIM: &str = "interim";
 
@@ -202,10 +204,20 @@ fn count(
         Ok(()) => RunEnd::Completed,
         Err(error) => RunEnd::Aborted(format!("{error:#}")),
     };
-    let rounds = merge_runs(&set.runs(), &whole(begun.elapsed().as_secs_f64()), &dir);
+    let merged = machines_dir.join(MERGED);
+    let rounds = merge_runs(&set.runs(), &whole(begun.elapsed().as_secs_f64()), &merged)
+        .and_then(|rounds| move_files(&merged, &dir).map(|()| rounds))
+        .with_context(|| {
+            format!(
+                "cannot write the run to {}: free space there, or name another place with --out",
+                dir.display()
+            )
+        });
     journal.undo(machines_undo)?;
-    if rounds? == 0 {
+    if rounds.as_ref().map_or(true, |rounds| *rounds == 0) {
         remove_empty_run(&dir);
+    }
+    if rounds? == 0 {
         match ending {
             RunEnd::Aborted(why) => bail!("{why}"),
             _ => bail!("interrupted before the first round had ended"),
@@ -244,6 +256,18 @@ fn environment(resolved: &ResolvedScenario) -> Vec<(String, String)> {
     let names = resolved.arms.iter().flat_map(|arm| arm.env.iter());
     let named = names.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
     harmless.chain(named).collect::<BTreeMap<_, _>>().into_iter().collect()
+}
+
+/// Moves what is in a directory, if there is one, to another of the same file system.
+fn move_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    if !from.exists() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        std::fs::rename(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 fn remove_empty_run(dir: &Path) {

@@ -105,6 +105,7 @@ fn a_full_disk_ends_a_run_with_its_reason_and_leaves_nothing_behind() {
     let words = ["run", "tcpdump-impact", "--profile", "quick", "--arms", "none,B", "--rounds", "2"];
     let full = exact(&lab, &words, "small/run");
     assert!(!full.status.success() && output_text(&full).contains("No space left"), "{}", output_text(&full));
+    assert!(!std::path::Path::new(&lab.path("small/run")).exists(), "{}", output_text(&full));
     assert_eq!(machine_of(&lab), None);
     lab.assert_nothing_left();
     drop(disk);
