@@ -54,6 +54,11 @@ book: ## the documentation as a site in target/book, its links checked
 reference: ## write the generated pages of docs: commands, exit codes, metrics, scenarios, stored runs
 	TOLL_RENEW=1 cargo test --quiet -p toll --test pure pages::
 
+.PHONY: packages
+packages: ## build .deb, .rpm and archives of portable programs, in target/packages
+	@scripts/setup --packages
+	@scripts/packages
+
 .PHONY: bench
 bench: build ## measure toll itself; results go to bench/runs/
 	@for bench in bench/*.sh; do echo "== $$bench"; "$$bench"; done

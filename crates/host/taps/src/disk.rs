@@ -192,8 +192,20 @@ fn write_uncached(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<
         // The kernel only reads what it writes.
         let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let (fd, at) = (file.as_raw_fd(), offset.cast_signed());
+        let (vectors, at_high): (libc::c_ulong, libc::c_ulong) = (1, 0);
+        // By number: the C library has it since 2.26 alone, and a portable program begins with an older one, too.
         // SAFETY: one vector, to bytes that are borrowed for longer than the call.
-        let written = unsafe { libc::pwritev2(fd, &raw const vector, 1, at, libc::RWF_DONTCACHE) };
+        let written = unsafe {
+            libc::syscall(
+                libc::SYS_pwritev2,
+                fd,
+                &raw const vector,
+                vectors,
+                at,
+                at_high,
+                libc::RWF_DONTCACHE,
+            )
+        };
         match usize::try_from(written) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => {

@@ -4,9 +4,9 @@ use crate::boot;
 use crate::console::{ConsoleLine, LineSplitter};
 use crate::kit::Kit;
 use anyhow::{Context, Result, anyhow};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{PipeReader, Read, Write, pipe};
@@ -255,7 +255,7 @@ fn share(path: &str, tag: &str, more: &str) -> String {
 /// A file that is on no disk and has no name.
 fn in_memory(parts: &[&[u8]]) -> Result<File> {
     let made = || -> std::io::Result<File> {
-        let mut file = File::from(memfd_create("initrd", MFdFlags::MFD_CLOEXEC)?);
+        let mut file = File::from(memfd_create("initrd", MemfdFlags::CLOEXEC)?);
         parts.iter().try_for_each(|part| file.write_all(part))?;
         Ok(file)
     };

@@ -1,28 +1,21 @@
 //! Command line: subcommands and exit codes.
 //!
-//! One file for each subcommand; this one only dispatches. Exit codes are in `exit_code.rs`.
+//! One file for each subcommand; this one only dispatches. Exit codes are in `toll_commands::exit_code`.
 
 mod backup;
 mod burn;
-mod capture;
 mod clean;
 mod consent;
-mod console;
 mod cost;
-mod digest;
 mod doctor;
 mod enter;
 mod exact;
-pub mod exit_code;
 mod interrupt;
 mod list;
 mod load;
 mod login;
-mod named;
-mod output;
 mod pcap;
 mod progress;
-mod receive;
 mod replay;
 pub mod report;
 mod run;
@@ -35,6 +28,8 @@ mod throttle;
 use clap::{CommandFactory, Parser, Subcommand};
 use console::{EventPrinter, eprint_line};
 use std::process::ExitCode;
+pub use toll_commands::exit_code;
+use toll_commands::{capture, console, digest, named, receive, reference, standard_output};
 use toll_sys::paths;
 
 #[derive(Debug, Parser)]
@@ -73,12 +68,8 @@ enum CliCommand {
     Replay(replay::Replay),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
-    /// Print a completion script for a shell
-    Completions {
-        shell: clap_complete::Shell,
-    },
-    /// Print the manual page (roff)
-    Man,
+    Completions(reference::Completions),
+    Man(reference::Man),
     /// Use a share of the host's CPU time, as a positive control
     #[command(hide = true)]
     Burn(burn::Burn),
@@ -114,8 +105,8 @@ impl CliCommand {
         let other = matches!(
             self,
             Self::Clean(_)
-                | Self::Completions { .. }
-                | Self::Man
+                | Self::Completions(_)
+                | Self::Man(_)
                 | Self::Burn(_)
                 | Self::Enter(_)
                 | Self::Inside(_)
@@ -158,10 +149,8 @@ fn dispatch(verb: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Capture(arguments) => return capture::run(*arguments),
         CliCommand::Backup(arguments) => return backup::run(*arguments),
         CliCommand::Pcap(verb) => return verb.run(),
-        CliCommand::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
-        }
-        CliCommand::Man => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
+        CliCommand::Completions(arguments) => arguments.run(Cli::command()),
+        CliCommand::Man(arguments) => arguments.run(Cli::command())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use super::console::eprint_line;
 use super::named::named;
-use super::{output, progress};
+use super::{progress, standard_output};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::io::{BufWriter, Write};
@@ -193,7 +193,7 @@ fn check_stdin_once(files: &[PathBuf]) -> anyhow::Result<()> {
 /// A capture's file, or standard output.
 fn out_of(path: PathBuf) -> anyhow::Result<Out> {
     Ok(match path.as_os_str() == "-" {
-        true => Out::Stream(output::standard().context("cannot write to standard output")?),
+        true => Out::Stream(standard_output::open().context("cannot write to standard output")?),
         false => Out::File(path),
     })
 }

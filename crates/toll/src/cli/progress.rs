@@ -2,10 +2,9 @@
 
 mod dump;
 mod loading;
-mod reading;
 mod run;
 
 pub use dump::DumpProgress;
 pub use loading::LoadingBar;
-pub use reading::reading_progress;
 pub use run::RunProgress;
+pub use toll_commands::reading_progress::reading_progress;

@@ -4,7 +4,7 @@ use crate::lab::output_text;
 use std::path::Path;
 use std::process::Command;
 
-const UNITS: [&str; 2] = ["toll-capture.service", "toll-receive.service"];
+const UNITS: [&str; 3] = ["toll-backup.service", "toll-capture.service", "toll-receive.service"];
 /// Path of toll in the units.
 const INSTALLED: &str = "/usr/local/bin/toll";
 

@@ -1,8 +1,8 @@
 //! Command `toll capture`: options only.
 
-use super::console::{BackgroundWriter, eprint_line, print_line};
-use super::named::named;
-use super::output;
+use crate::console::{BackgroundWriter, eprint_line, print_line};
+use crate::named::named;
+use crate::standard_output;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use signal_hook::consts::SIGUSR1;
@@ -119,7 +119,7 @@ fn buffer(text: &str) -> Result<u64, String> {
 }
 
 /// `1G`, `5m`, `1G,5m`: sizes end in K, M, G or T, times in a unit of time.
-pub(super) fn rotate(text: &str) -> Result<Rotate, String> {
+pub(crate) fn rotate(text: &str) -> Result<Rotate, String> {
     let mut rotate = Rotate::default();
     for part in text.split(',') {
         let is_size = part.ends_with(['K', 'M', 'G', 'T']);
@@ -198,7 +198,7 @@ impl CaptureFrontend for CaptureConsole {
     }
 
     fn output(&mut self) -> std::io::Result<File> {
-        output::standard()
+        standard_output::open()
     }
 }
 

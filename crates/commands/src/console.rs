@@ -20,17 +20,19 @@ const MAX_QUEUED_LINES: usize = 64;
 static BACKGROUND: Mutex<Option<SyncSender<Line>>> = Mutex::new(None);
 
 /// A line to standard error.
+#[macro_export]
 macro_rules! eprint_line {
-    ($($text:tt)*) => { $crate::cli::console::to_stderr(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::console::to_stderr(format_args!($($text)*)) };
 }
 
 /// A line to standard output.
+#[macro_export]
 macro_rules! print_line {
-    () => { $crate::cli::console::to_stdout(format_args!("")) };
-    ($($text:tt)*) => { $crate::cli::console::to_stdout(format_args!($($text)*)) };
+    () => { $crate::console::to_stdout(format_args!("")) };
+    ($($text:tt)*) => { $crate::console::to_stdout(format_args!($($text)*)) };
 }
 
-pub(crate) use {eprint_line, print_line};
+pub use {eprint_line, print_line};
 
 pub fn to_stderr(text: Arguments<'_>) {
     Line::Err(text.to_string()).queue_or_write();

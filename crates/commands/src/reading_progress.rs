@@ -1,6 +1,6 @@
 //! Display of how far reading has come, and how long it may take yet.
 
-use crate::cli::console::eprint_line;
+use crate::console::eprint_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;

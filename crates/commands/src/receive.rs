@@ -1,9 +1,8 @@
 //! Command `toll receive`: the receiving end of `toll capture --stream`.
 
-use super::capture::rotate;
-use super::console::{eprint_line, print_line};
-use super::interrupt;
-use super::output;
+use crate::capture::rotate;
+use crate::console::{eprint_line, print_line};
+use crate::standard_output;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use toll_agent::receive::{self, ReceiveOptions, ReceiverKey, Rotation, StreamDestination};
 use toll_agent::rotation::Rotate;
 use toll_sys::cancel::CancelToken;
-use toll_sys::units;
+use toll_sys::{signals, units};
 
 /// Receive what `toll capture --stream` sends, from many hosts at once
 #[derive(Debug, Args)]
@@ -87,9 +86,11 @@ pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let json = arguments.json;
-    let mut asked = build_request(arguments)?;
+    let asked = build_request(arguments)?;
     asked.destination.prepare()?;
-    asked.cancel = interrupt::new_signal_token()?;
+    signals::cancel_on_signals(&asked.cancel, || {
+        eprint_line!("toll: still ending streams; kill -9 {} ends it at once", std::process::id());
+    })?;
     receive::receive_streams(asked, &mut |account| {
         if json {
             print_line!("{}", serde_json::to_string(account).context("cannot write JSON")?);
@@ -115,9 +116,9 @@ fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
     let rotation = Rotation { limits: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
         (true, true) if arguments.json => bail!("-w - and --json both want standard output: name a file"),
-        (true, true) => {
-            StreamDestination::Open(Arc::new(output::standard().context("cannot write to standard output")?))
-        }
+        (true, true) => StreamDestination::Open(Arc::new(
+            standard_output::open().context("cannot write to standard output")?,
+        )),
         (true, false) if write.is_dir() => {
             bail!("{} is a directory: with --once name a file", write.display())
         }

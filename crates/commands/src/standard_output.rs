@@ -5,6 +5,6 @@ use std::os::fd::AsFd;
 
 /// # Errors
 /// It is closed.
-pub(super) fn standard() -> std::io::Result<File> {
+pub fn open() -> std::io::Result<File> {
     Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?))
 }

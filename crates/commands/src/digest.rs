@@ -1,7 +1,7 @@
 //! Command `toll digest`: options only.
 
-use super::named::named;
-use super::progress;
+use crate::named::named;
+use crate::reading_progress::reading_progress;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGINT;
@@ -132,14 +132,14 @@ impl Digest {
         signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
         // Events on a terminal are progress enough.
         let is_seen = events && std::io::stdout().is_terminal();
-        let progress = if is_seen { Progress::hidden() } else { progress::reading_progress(&request.files) };
+        let progress = if is_seen { Progress::hidden() } else { reading_progress(&request.files) };
         let mut out = BufWriter::new(std::io::stdout().lock());
         if events {
             let printed = toll_digest::print_events(&request, &progress, &stop, &mut out);
             progress.finish();
             let interrupted = printed.or_else(|error| ignore_closed_pipe(error).map(|()| false))?;
             return Ok(if interrupted {
-                ExitCode::from(super::exit_code::INTERRUPTED)
+                ExitCode::from(crate::exit_code::INTERRUPTED)
             } else {
                 ExitCode::SUCCESS
             });
@@ -151,7 +151,7 @@ impl Digest {
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;
         }
-        Ok(if done.interrupted { ExitCode::from(super::exit_code::INTERRUPTED) } else { ExitCode::SUCCESS })
+        Ok(if done.interrupted { ExitCode::from(crate::exit_code::INTERRUPTED) } else { ExitCode::SUCCESS })
     }
 
     fn into_request(self) -> anyhow::Result<Request> {
