@@ -77,7 +77,7 @@ const OF_THE_PROCESS: [&str; 4] = ["umask(", "set_current_dir(", "set_var(", "in
 
 /// Most lines of source in a crate, unit tests included.
 const MOST_LINES: usize = 15_000;
-const MOST_LINES_OF_THE_PROGRAM: usize = 5_000;
+const MOST_LINES_OF_A_PROGRAM: usize = 5_000;
 
 /// Most lines of a source file, tests included.
 const MOST_LINES_OF_A_FILE: usize = 500;
@@ -306,8 +306,10 @@ fn no_crate_is_larger_than_a_reader_can_hold() {
     for (name, package) in products(&packages) {
         assert!(lines(package) <= MOST_LINES, "toll-{name} has {} lines", lines(package));
     }
-    let programs = lines(&packages["toll"]) + lines(&packages["toll-commands"]);
-    assert!(programs <= MOST_LINES_OF_THE_PROGRAM, "toll and toll-commands have {programs} lines");
+    for name in ["toll", "toll-commands"] {
+        let program = lines(&packages[name]);
+        assert!(program <= MOST_LINES_OF_A_PROGRAM, "{name} has {program} lines");
+    }
 }
 
 #[test]
