@@ -344,6 +344,10 @@ export type CountedClock = {
  */
 emulator: string, 
 /**
+ * CPU that the emulator ran on: no figure depends on it but `wall_s`.
+ */
+cpu_model: string | null, 
+/**
  * Virtual machines that shared the rounds.
  */
 machines: number, cpus_per_machine: number, ns_per_instruction: number, 

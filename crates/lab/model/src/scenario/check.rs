@@ -417,7 +417,7 @@ mod tests {
             ),
             ("", "", "on = [\"DO 1\"]\nends = \"again\"", "`ends` is about commands"),
             ("", "", "stages = []", "`stages` is empty"),
-            ("", "", "stages = [\"cat\"]\ncommand = \"cat\"", "a process takes `command`, or `stages`"),
+            ("", "", "stages = [\"cat\"]\ncommand = \"cat\"", "give either `command` or `stages`, not both"),
             ("", "", "command = \"cat\"\nprocess = [{ command = \"cat\" }]", "`process` lists all processes"),
             ("", "", "process = [{ command = \"cat\", copies = 0 }]", "copies = 0: use 1 to"),
             ("", "", "process = [{ command = \"cat\" }]\nready = \"on\"", "`ready` is about a command"),
