@@ -28,14 +28,16 @@ export function answerSection(page: Page): HTMLElement {
 function facts(run: Run): HTMLElement {
   const { result } = run;
   const { server } = result;
+  const { counted } = result.host;
   const items = [
     result.scenario,
     result.profile ? `profile ${result.profile}` : null,
     server ? `${server.flavour} ${server.version}` : 'no server',
     result.host.label,
     `${result.rounds_done} of ${result.rounds_planned} rounds`,
-    `windows of ${seconds(result.window_s)}`,
-    `took ${seconds(result.duration_s)}`,
+    counted ? 'instructions counted, not time' : null,
+    `windows of ${counted ? `${num(result.window_s)} G instructions` : seconds(result.window_s)}`,
+    `took ${seconds(counted ? counted.wall_s : result.duration_s)}`,
     result.mde?.achieved_pct
       ? `minimum detectable effect ${num(result.mde.achieved_pct)}% (80% power)`
       : null,
