@@ -143,10 +143,10 @@ export function range(of: Estimated, unit: string, verdict?: Verdict): string {
 
 const VERDICTS: Record<string, string> = {
   baseline: 'baseline',
-  costly: 'costly',
-  cheaper: 'better than baseline',
-  'no-effect': 'no effect',
-  unclear: 'unclear: more rounds needed',
+  costly: 'worse',
+  cheaper: 'better',
+  'no-effect': 'equivalent (within the margin)',
+  unclear: 'inconclusive: the interval includes 0',
   'no-interval': 'too few rounds for an interval',
   'not-compared': 'not compared',
 };

@@ -31,7 +31,7 @@ function show(page: Page): void {
   document
     .getElementById('page')
     ?.replaceChildren(
-      el('a', { class: 'skip', href: '#main' }, 'Skip to the answer'),
+      el('a', { class: 'skip', href: '#main' }, 'Skip to the result'),
       header(sections),
       main,
     );
@@ -48,11 +48,11 @@ function subject(page: Page): string {
 function ofRuns(page: Page): HTMLElement[] {
   return [
     answerSection(page),
+    forestSection(page),
     catches(page) && serves(page) ? tradeoffSection(page) : null,
     paretoSection(page),
     overlaySection(page),
     variedSection(page),
-    forestSection(page),
     timelineSection(page),
     serves(page) ? latencySection(page) : null,
     catches(page) ? artefactSection(page) : null,
@@ -69,18 +69,18 @@ function ofCaptures(page: Page): HTMLElement[] {
 
 /** What the parts are called where there is little room. */
 const NAMES: Record<string, string> = {
-  answer: 'Answer',
-  tradeoff: 'Cost and catch',
+  answer: 'Result',
+  tradeoff: 'Overhead and capture',
   pareto: 'What is traded',
   platforms: 'Platforms',
-  varied: 'By arms',
-  tolls: 'Tolls',
+  varied: 'By variant',
+  tolls: 'Overhead',
   timelines: 'Timelines',
   latency: 'Latency',
   artefacts: 'Artefacts',
   figures: 'Figures',
   captures: 'Captures',
-  trust: 'Trust',
+  trust: 'Checks',
 };
 
 function header(sections: HTMLElement[]): HTMLElement {

@@ -1,4 +1,4 @@
-// Answer section: the question and its answer in one sentence.
+// Result section: the question, its answer with the first sentence as the headline, and the checks in short.
 
 import type { Page, Run } from '../data';
 import { el } from '../dom';
@@ -9,20 +9,33 @@ export function answerSection(page: Page): HTMLElement {
   const questions = [...new Set(page.runs.map(run => run.result.question))];
   return el(
     'section',
-    { id: 'answer', 'aria-label': 'Question and answer' },
+    { id: 'answer', 'aria-label': 'Question and result' },
     ...questions.filter(Boolean).map(question => el('h1', {}, question)),
     ...page.runs.map(run =>
       el(
         'div',
         { class: 'run-answer' },
         one ? null : el('h2', {}, run.name),
-        el('p', { class: 'answer' }, run.result.answer),
+        ...answer(run.result.answer),
         facts(run),
         ...run.result.advice.map(text => el('p', { class: 'advice' }, text)),
         missing(run),
       ),
     ),
   );
+}
+
+/** The first sentence as the headline, the others below it. */
+function answer(text: string): HTMLElement[] {
+  const end = text.indexOf('. ');
+  const [headline, rest] = end < 0 ? [text, ''] : [text.slice(0, end + 1), text.slice(end + 2)];
+  return [el('p', { class: 'answer' }, headline), ...(rest ? [el('p', {}, rest)] : [])];
+}
+
+/** `A/A passed`; empty if there was no such check. */
+function check(name: string, ok: boolean | null | undefined): string | null {
+  if (ok === undefined) return null;
+  return `${name} ${ok === null ? 'not conclusive' : ok ? 'passed' : 'failed'}`;
 }
 
 function facts(run: Run): HTMLElement {
@@ -41,6 +54,8 @@ function facts(run: Run): HTMLElement {
     result.mde?.achieved_pct
       ? `minimum detectable effect ${num(result.mde.achieved_pct)}% (80% power)`
       : null,
+    check('A/A', result.aa?.ok),
+    ...result.controls.map(control => check(control.arm, control.ok)),
     date(result.started_wall_us),
   ];
   return el('ul', { class: 'facts' }, ...items.filter(Boolean).map(item => el('li', {}, item)));

@@ -59,13 +59,13 @@ export function artefactSection(page: Page): HTMLElement {
     ),
   ];
   if (left.length === 0) {
-    section.append(el('p', { class: 'empty' }, 'No arm left anything behind.'));
+    section.append(el('p', { class: 'empty' }, 'No variant wrote any output.'));
     return section;
   }
   const table = (): Table => ({
     head: [
-      'arm',
-      'what it is',
+      'variant',
+      'description',
       'run',
       'kind',
       'bytes',
@@ -99,8 +99,8 @@ export function artefactSection(page: Page): HTMLElement {
   });
   const readable: Table = {
     head: [
-      'arm',
-      'what it is',
+      'variant',
+      'description',
       ...(several ? ['run'] : []),
       'kind',
       'in windows',
@@ -128,7 +128,7 @@ export function artefactSection(page: Page): HTMLElement {
     ]),
     words: several ? [0, 1, 2, 3] : [0, 1, 2],
   };
-  section.append(tableElement(readable, 'What each arm left behind'));
+  section.append(tableElement(readable, 'Output of each variant'));
   const fast = left.filter(a => a.bytesPerS !== null);
   if (fast.length === 0) return section;
   const arms = [...new Set(fast.map(a => a.arm))];

@@ -37,7 +37,7 @@ interface Panel {
   byRatio: boolean;
 }
 
-/** Beyond this many percent, an axis in plain percent would press all small tolls into one line. */
+/** Beyond this many percent, an axis in plain percent would press all small overheads into one line. */
 const RATIO_FROM_PCT = 100;
 const RATIO_TICKS = [-90, -50, -25, 0, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000];
 /** From here on there is no room to name a quarter and a half. */
@@ -45,7 +45,7 @@ const COARSE_FROM_PCT = 400;
 
 export function forestSection(page: Page): HTMLElement {
   const runs = analysed(page);
-  const section = el('section', { id: 'tolls' }, el('h2', {}, 'Tolls against the baseline'));
+  const section = el('section', { id: 'tolls' }, el('h2', {}, 'Overhead against the baseline'));
   const names = armNames(page);
   // A run that was decided by an outcome that it does not ask to be drawn shows that first.
   const wanted = runs.flatMap(({ result }) => result.panels);
@@ -54,7 +54,7 @@ export function forestSection(page: Page): HTMLElement {
   const panels = outcomes.map(name => panel(page, name)).filter(p => p.rows.length > 0);
   if (panels.length === 0) {
     section.append(
-      el('p', { class: 'empty' }, 'No toll can be told: no arm has a window beside one of the baseline.'),
+      el('p', { class: 'empty' }, 'No overhead was measured: no variant has a window beside one of the baseline.'),
     );
     return section;
   }
@@ -76,8 +76,8 @@ export function forestSection(page: Page): HTMLElement {
 
   const figure = new Figure({
     id: 'tolls',
-    title: `Effect of each arm, against what it is compared with (${baseline})`,
-    hint: `Points are tolls, bars their 95% intervals, the grey band is the margin (±${plain(margin)}% of ratios) inside which an effect counts as none. An arrow marks what reaches beyond the picture.`,
+    title: `Overhead of each variant against its baseline (${baseline})`,
+    hint: `Points are overheads, bars their 95% confidence intervals. The grey band is the margin (±${plain(margin)}% of ratios): an interval inside it is equivalent to none. An arrow marks an interval that reaches beyond the picture.`,
     label: () => panels.map(p => `${p.title}: ${inWords(p)}`).join(' '),
     height: width => Math.ceil(panels.length / columns(width)) * panelHeight,
     table: () => fullTable(panels),
@@ -130,7 +130,7 @@ export function forestSection(page: Page): HTMLElement {
             const o = row.outcome;
             return tip(`${row.arm}: ${row.title}`, [
               ...(several ? ([['run', row.runName]] as [string, string][]) : []),
-              ['toll', `${estimate(o, o.unit, o.verdict)} (${range(o, o.unit, o.verdict)})`],
+              ['overhead', `${estimate(o, o.unit, o.verdict)} (${range(o, o.unit, o.verdict)})`],
               ['mean', inUnit(o.mean, o.unit)],
               ['windows', String(o.values.length)],
               ['', verdictText(o.verdict)],
@@ -328,10 +328,10 @@ function band({ coordSys: g }: Params, api: Api, c: Colours, p: Panel) {
 }
 
 const WORDS: Record<string, string> = {
-  costly: 'costly',
+  costly: 'worse',
   cheaper: 'better',
-  'no-effect': 'no effect',
-  unclear: 'unclear',
+  'no-effect': 'equivalent',
+  unclear: 'inconclusive',
   'no-interval': '',
   'not-compared': '',
 };
@@ -424,13 +424,13 @@ function inWords(p: Panel): string {
 function fullTable(panels: Panel[]): Table {
   return {
     head: [
-      'outcome',
-      'arm',
+      'metric',
+      'variant',
       'run',
       'unit',
       'mean',
       'sd',
-      'toll %',
+      'overhead %',
       'low %',
       'high %',
       'effect',
@@ -467,7 +467,7 @@ function fullTable(panels: Panel[]): Table {
 
 function shortTable(panels: Panel[], several: boolean): Table {
   return {
-    head: ['outcome', 'arm', ...(several ? ['run'] : []), 'mean', 'toll', '95% interval', 'verdict'],
+    head: ['metric', 'variant', ...(several ? ['run'] : []), 'mean', 'overhead', '95% CI', 'verdict'],
     rows: panels.flatMap(p =>
       p.rows.map(({ arm, runName, outcome: o }) => [
         p.title,
@@ -487,10 +487,10 @@ function legend(page: Page, several: boolean): HTMLElement {
   const key = (className: string, text: string) =>
     el('li', {}, el('span', { class: `key ${className}`, 'aria-hidden': 'true' }), text);
   const shapes = [
-    key(several ? 'neutral diamond' : 'costly diamond', several ? 'costly, or better' : 'costly'),
-    several ? null : key('cheaper diamond', 'better than baseline'),
-    key('neutral', 'no effect'),
-    key('neutral hollow', 'unclear, or too few rounds for an interval'),
+    key(several ? 'neutral diamond' : 'costly diamond', several ? 'worse, or better' : 'worse'),
+    several ? null : key('cheaper diamond', 'better'),
+    key('neutral', 'equivalent'),
+    key('neutral hollow', 'inconclusive, or too few rounds for an interval'),
   ];
   const runs = page.runs.map((run, i) => key(`s${(i % 7) + 1}`, run.name));
   return el('ul', { class: 'legend' }, ...(several ? runs : []), ...shapes);

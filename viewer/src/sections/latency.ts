@@ -56,12 +56,12 @@ export function latencySection(page: Page): HTMLElement {
     },
   );
   const table = (): Table => ({
-    head: ['arm', 'run', 'quantile', 'latency us'],
+    head: ['variant', 'run', 'quantile', 'latency us'],
     rows: curves.flatMap(curve => curve.points.map(([q, us]) => [curve.arm, curve.runName, q, us])),
     words: [0, 1],
   });
   const shortTable = (): Table => ({
-    head: ['arm', ...(several ? ['run'] : []), ...MARKS.map(q => `p${percent(q)}`)],
+    head: ['variant', ...(several ? ['run'] : []), ...MARKS.map(q => `p${percent(q)}`)],
     rows: curves.map(curve => [
       curve.arm,
       ...(several ? [curve.runName] : []),
@@ -72,7 +72,7 @@ export function latencySection(page: Page): HTMLElement {
   const figure = new Figure({
     id: 'latency',
     title: 'Response time by percentile',
-    hint: `All events of each arm's windows, from their intended start.${several ? ' Line style tells the runs apart: solid, dashed, dotted, in the order of the page.' : ''} Choose arms above the chart.`,
+    hint: `All events of each variant's windows, from their intended start.${several ? ' Line style tells the runs apart: solid, dashed, dotted, in the order of the page.' : ''} Choose variants above the chart.`,
     label: () =>
       `Percentile curves, logarithmic, shown for ${[...shown].join(', ')}. ` +
       curves

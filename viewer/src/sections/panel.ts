@@ -291,5 +291,5 @@ function table(
         v === null ? null : Number(v.toPrecision(6)),
       ]);
   });
-  return { head: ['series', 'arm', 'time s', panel.unit], rows, words: [0, 1] };
+  return { head: ['series', 'variant', 'time s', panel.unit], rows, words: [0, 1] };
 }

@@ -59,11 +59,11 @@ export function paretoSection(page: Page): HTMLElement | null {
     );
   const table = (): Table => ({
     head: [
-      'arm',
-      'what it is',
+      'variant',
+      'description',
       ...(several ? ['run'] : []),
       ...titles.flatMap((title, at) => [`${title}, ${units[at] ?? ''}`, 'low', 'high']),
-      'beaten by',
+      'dominated by',
     ],
     rows: points.map(p => [
       p.name,
@@ -75,7 +75,7 @@ export function paretoSection(page: Page): HTMLElement | null {
     words: several ? [0, 1, 2] : [0, 1],
   });
   const shortTable = (): Table => ({
-    head: ['arm', 'what it is', ...(several ? ['run'] : []), ...titles, 'beaten by'],
+    head: ['variant', 'description', ...(several ? ['run'] : []), ...titles, 'dominated by'],
     rows: points.map(p => [
       p.advised ? `${p.name} (advised)` : p.name,
       p.title,
@@ -166,7 +166,7 @@ function option(points: Point[], { x, y }: { x: number; y: number }, words: Word
         return tip(`${p.name}: ${p.title}`, [
           ...(words.several ? ([['run', p.runName]] as [string, string][]) : []),
           ...words.titles.map((title, i) => [title, words.shown(i, at(p, i))] as [string, string]),
-          ['beaten by', p.beatenBy ?? 'none'],
+          ['dominated by', p.beatenBy ?? 'none'],
         ]);
       },
     },

@@ -44,7 +44,7 @@ function timelines(run: Run, prefix: string): { element: HTMLElement; view: View
     el(
       'p',
       { class: 'hint' },
-      'Shaded stretches are windows, by arm; lighter edges are settling. ',
+      'Shaded stretches are windows, by variant; lighter edges are settling. ',
       view.stalls.length > 0 ? 'Stalls are marked by bars with a triangle. ' : null,
       'All charts share one stretch of time: drag to move it, Ctrl and wheel (or pinch) to zoom, or use the keys + − ← → 0 on a chart.',
       run.timeline.thinned ? ' Long series are shown by the lowest and highest of each stretch.' : null,
@@ -138,7 +138,7 @@ function stallList(view: View): HTMLElement {
   );
   const head = [
     'at',
-    'arm',
+    'variant',
     'kind',
     'lasted',
     'Dirty',

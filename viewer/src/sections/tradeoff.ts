@@ -72,7 +72,7 @@ export function tradeoffSection(page: Page): HTMLElement {
       el(
         'p',
         { class: 'empty' },
-        'No arm of this page has both a cost and a count of the queries it caught.',
+        'No variant of this page has both an overhead and a count of the queries that it captured.',
       ),
     );
     return section;
@@ -81,15 +81,15 @@ export function tradeoffSection(page: Page): HTMLElement {
   const several = page.runs.length > 1;
   const table = (): Table => ({
     head: [
-      'arm',
-      'what it is',
+      'variant',
+      'description',
       'run',
-      'caught %',
+      'captured %',
       'least %',
       'most %',
-      'toll %',
-      'toll low %',
-      'toll high %',
+      'overhead %',
+      'overhead low %',
+      'overhead high %',
       'verdict',
     ],
     rows: points.map(p => [
@@ -108,11 +108,11 @@ export function tradeoffSection(page: Page): HTMLElement {
   });
   const shortTable = (): Table => ({
     head: [
-      'arm',
-      'what it is',
+      'variant',
+      'description',
       ...(several ? ['run'] : []),
-      'queries caught',
-      `${costTitle}: toll`,
+      'queries captured',
+      `${costTitle}: overhead`,
       '95% interval',
       'verdict',
     ],
@@ -129,8 +129,8 @@ export function tradeoffSection(page: Page): HTMLElement {
   });
   const figure = new Figure({
     id: 'tradeoff',
-    title: `${costTitle}: toll against share of queries captured`,
-    hint: 'Best is bottom right: all queries, no cost. Vertical bars are 95% intervals of the toll; horizontal bars reach from the window that caught least to the one that caught most.',
+    title: `${costTitle}: overhead against share of queries captured`,
+    hint: 'Best is bottom right: all queries, no overhead. Vertical bars are 95% confidence intervals; horizontal bars reach from the window that captured least to the one that captured most.',
     label: () => `Scatter chart of ${points.length} arms. ${extremes(points)}`,
     height: width => (width < 560 ? 380 : 440),
     table,
@@ -159,7 +159,7 @@ export function tradeoffSection(page: Page): HTMLElement {
         yAxis: {
           ...axisLook(c),
           type: 'value',
-          name: width < 560 ? 'toll' : `${costTitle}: toll`,
+          name: width < 560 ? 'overhead' : `${costTitle}: overhead`,
           nameTextStyle: { color: c.soft, align: 'left', padding: [0, 0, 0, -50] },
           min: lowest < 0 ? Math.floor(lowest / 5) * 5 : 0,
           max: Math.ceil((highest * 1.05) / 5) * 5,
@@ -173,8 +173,8 @@ export function tradeoffSection(page: Page): HTMLElement {
             if (!p) return '';
             return tip(`${p.arm.name}: ${p.arm.title}`, [
               ...(several ? ([['run', p.runName]] as [string, string][]) : []),
-              ['caught', share(p.caught / 100)],
-              ['toll', `${signedPct(p.toll)} (${interval(p.ci)})`],
+              ['captured', share(p.caught / 100)],
+              ['overhead', `${signedPct(p.toll)} (${interval(p.ci)})`],
               ['', verdictText(p.verdict)],
             ]);
           },
@@ -312,9 +312,9 @@ function legend(page: Page, several: boolean): HTMLElement {
   return el(
     'ul',
     { class: 'legend' },
-    key('costly', 'costly'),
-    key('cheaper', 'better than baseline'),
-    key('neutral', 'no effect, unclear, or too few rounds'),
+    key('costly', 'worse'),
+    key('cheaper', 'better'),
+    key('neutral', 'equivalent, inconclusive, or too few rounds'),
   );
 }
 
@@ -324,6 +324,6 @@ function extremes(points: Point[]): string {
   const dearest = by(p => p.toll).at(-1);
   const fullest = by(p => p.caught).at(-1);
   const say = (p: Point | undefined) =>
-    p ? `${p.arm.name} (${signedPct(p.toll)}, ${share(p.caught / 100)} caught)` : '';
-  return `Least cost: ${say(cheapest)}. Highest cost: ${say(dearest)}. Most caught: ${say(fullest)}.`;
+    p ? `${p.arm.name} (${signedPct(p.toll)}, ${share(p.caught / 100)} captured)` : '';
+  return `Lowest overhead: ${say(cheapest)}. Highest: ${say(dearest)}. Most captured: ${say(fullest)}.`;
 }

@@ -1,4 +1,4 @@
-// Trust section: checks of the figures, and the command that repeats the run.
+// Checks section: validity of the figures, and the command that repeats the run.
 
 import { judgedBy, type Host, type Page, type Result, type Run } from '../data';
 import { el, tableElement } from '../dom';
@@ -8,7 +8,7 @@ export function trustSection(page: Page): HTMLElement {
   return el(
     'section',
     { id: 'trust' },
-    el('h2', {}, 'Can this be trusted?'),
+    el('h2', {}, 'Checks and conditions'),
     ...page.runs.map(run =>
       el(
         'article',
@@ -58,26 +58,26 @@ function checks(run: Run): HTMLElement {
       ? [
           `A/A: the baseline against itself (${aa.arm})`,
           `${estimate(aa, unit(aaOutcome))}, ${range(aa, unit(aaOutcome))}`,
-          (aa.ci95_pct ?? aa.ci95) ? aa.ok : null,
+          aa.ok,
         ]
       : ['A/A: the baseline against itself', 'was not part of this run', null],
     ...result.controls.map((control): Check => [
       `Control ${control.arm}: ${control.text}`,
       `${title(control.outcome)} ${estimate(control, unit(control.outcome))}, ${range(control, unit(control.outcome))}; expected ${control.expected_pct === 0 ? 'none' : signedPct(control.expected_pct)}`,
-      (control.ci95_pct ?? control.ci95) ? control.ok : null,
+      control.ok,
     ]),
     [
-      'Smallest effect that this run could find (80% power)',
+      'Minimum detectable effect (80% power)',
       found !== null
-        ? `±${found} on ${primary?.title ?? result.primary}${mde?.planned_pct ? `, planned ±${num(mde.planned_pct)}%` : ''}` +
-          `${mde?.rounds_for_margin ? `; ${mde.rounds_for_margin} rounds would find ±${margin}` : ''}`
+        ? `±${found} on ${primary?.title ?? result.primary}${mde?.planned_pct ? `, predicted ±${num(mde.planned_pct)}%` : ''}` +
+          `${mde?.rounds_for_margin ? `; ±${margin} needs ${mde.rounds_for_margin} rounds` : ''}`
         : mde?.planned_pct
-          ? `planned ±${num(mde.planned_pct)}%, not known afterwards`
+          ? `predicted ±${num(mde.planned_pct)}%, unknown afterwards`
           : 'not known',
       isSmall(result),
     ],
     [
-      'Rounds in which every arm has a window',
+      'Rounds in which every variant has a window',
       `${result.rounds_done} of ${result.rounds_planned}`,
       result.complete && result.rounds_done >= result.rounds_planned,
     ],
@@ -89,8 +89,8 @@ function checks(run: Run): HTMLElement {
   ];
   const mark = (good: Good) =>
     good === null || good === 'fact'
-      ? el('span', { class: 'mark' }, good === null ? '? open' : '')
-      : el('span', { class: `mark ${good ? 'ok' : 'bad'}` }, good ? '✓ holds' : '✗ fails');
+      ? el('span', { class: 'mark' }, good === null ? '? not conclusive' : '')
+      : el('span', { class: `mark ${good ? 'ok' : 'bad'}` }, good ? '✓ passed' : '✗ failed');
   return el(
     'dl',
     { class: 'checks' },

@@ -12,7 +12,7 @@ pub struct RunResult {
     pub toll_version: String,
     pub scenario: String,
     pub question: String,
-    /// One sentence, drawn from the numbers, with its interval.
+    /// One or two sentences, drawn from the numbers.
     pub answer: String,
     pub profile: String,
     pub command: Vec<String>,
@@ -333,7 +333,8 @@ pub struct AaCheck {
     pub effect: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    pub ok: bool,
+    /// Passed or failed; null if not conclusive: too few rounds, or an interval wider than ±margin.
+    pub ok: Option<bool>,
 }
 
 /// A control whose answer is known.
@@ -350,7 +351,8 @@ pub struct ControlCheck {
     pub effect: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    pub ok: bool,
+    /// Passed or failed; null if not conclusive: too few rounds, or an interval that holds zero beside the known effect.
+    pub ok: Option<bool>,
     pub text: String,
 }
 

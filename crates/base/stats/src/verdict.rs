@@ -23,11 +23,13 @@ pub enum Verdict {
 /// `interval` and `margin` share a unit (percent, or log ratios). "No effect" comes first: an interval inside
 /// ±margin is a claim of equivalence, however small an effect it resolves. "Costly" and "cheaper"
 /// need an interval that excludes zero; where several arms are judged together it must be a simultaneous one
-/// ([`crate::simultaneous_sign_flips`]). A margin of zero switches "no effect" off.
+/// ([`crate::simultaneous_sign_flips`]). A margin of zero switches "no effect" off, except for an interval of zero width
+/// at zero: then every pair is equal.
 #[must_use]
 pub fn judge_interval(interval: Option<Interval>, margin: f64, higher_is_better: bool) -> Verdict {
     let Some(interval) = interval else { return Verdict::NoInterval };
-    if margin > 0.0 && interval.lies_within(margin) {
+    let is_equal = interval.low == 0.0 && interval.high == 0.0;
+    if is_equal || margin > 0.0 && interval.lies_within(margin) {
         return Verdict::Equivalent;
     }
     match (interval.low > 0.0, interval.high < 0.0) {
@@ -68,8 +70,9 @@ mod tests {
     }
 
     #[test]
-    fn a_margin_of_zero_never_says_no_effect() {
-        let nothing = Some(Interval { low: 0.0, high: 0.0 });
-        assert_eq!(judge_interval(nothing, 0.0, true), Verdict::Inconclusive);
+    fn without_a_margin_only_equal_pairs_are_equivalent() {
+        let judged = |low, high| judge_interval(Some(Interval { low, high }), 0.0, true);
+        assert_eq!(judged(0.0, 0.0), Verdict::Equivalent);
+        assert_eq!(judged(-1e-9, 1e-9), Verdict::Inconclusive);
     }
 }

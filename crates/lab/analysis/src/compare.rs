@@ -96,6 +96,11 @@ impl Comparison {
         self.measure
     }
 
+    /// Equivalence margin in the measure of the interval; `None` without one.
+    pub fn margin(&self) -> Option<f64> {
+        Some(self.margin).filter(|margin| *margin > 0.0)
+    }
+
     pub fn common_spread(&self) -> Option<CommonSpread> {
         self.common
     }
@@ -309,7 +314,16 @@ fn estimate_interval(
 
 /// Stores the interval according to its measure, in place of another, and draws the verdict.
 fn store_interval(interval: Result<Interval, toll_stats::IntervalError>, compared: &mut Comparison) {
-    compared.interval = interval.ok().map(|interval| to_reported_scale(compared.measure, interval));
+    compared.interval = interval.ok().map(|interval| {
+        let interval = to_reported_scale(compared.measure, interval);
+        // Two shares differ by 100 points at most, whatever the spread of the differences.
+        let most = if compared.outcome.unit == "%" && compared.measure == Compare::Difference {
+            100.0
+        } else {
+            f64::INFINITY
+        };
+        Interval { low: interval.low.max(-most), high: interval.high.min(most) }
+    });
     let ends = compared.interval.map(|told| [told.low, told.high]);
     match compared.measure {
         Compare::LogRatio => compared.outcome.ci95_pct = ends,

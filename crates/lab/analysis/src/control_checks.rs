@@ -13,25 +13,30 @@ use toll_stats::{CommonSpread, Interval};
 const POWER: f64 = 0.8;
 
 /// A/A check: the baseline under another name, on its judged outcome.
-pub fn check_aa(arm: &Arm, judged: &Outcome) -> AaCheck {
+pub fn check_aa(arm: &Arm, judged: &Comparison) -> AaCheck {
+    let outcome = &judged.outcome;
     AaCheck {
         arm: arm.name.clone(),
-        toll_pct: judged.toll_pct,
-        ci95_pct: judged.ci95_pct,
-        effect: judged.effect,
-        ci95: judged.ci95,
-        ok: interval(judged).is_some_and(|ci| interval_contains(ci, 0.0)),
+        toll_pct: outcome.toll_pct,
+        ci95_pct: outcome.ci95_pct,
+        effect: outcome.effect,
+        ci95: outcome.ci95,
+        ok: judge_no_effect(judged),
     }
 }
 
 pub fn warn_aa(outcome: &str, check: &AaCheck, judged: &Comparison) -> Option<RunWarning> {
     let found = estimate_format::format_interval(&judged.outcome)?;
-    (!check.ok).then(|| RunWarning::AaFailed { arm: check.arm.clone(), outcome: outcome.to_owned(), found })
+    (check.ok == Some(false)).then(|| RunWarning::AaFailed {
+        arm: check.arm.clone(),
+        outcome: outcome.to_owned(),
+        found,
+    })
 }
 
 /// Placebo check: a process that does nothing must have no overhead.
-pub fn check_placebo(outcome: &str, arm: &Arm, judged: &Outcome) -> ControlCheck {
-    check_control(outcome, arm, judged, 0.0, "does nothing", None)
+pub fn check_placebo(outcome: &str, arm: &Arm, judged: &Comparison) -> ControlCheck {
+    describe_control(outcome, arm, &judged.outcome, 0.0, "does nothing", judge_no_effect(judged), None)
 }
 
 /// Check of an arm with a known effect. `excuse`: another reason for an unexpected outcome.
@@ -43,26 +48,47 @@ pub fn check_control(
     deed: &str,
     excuse: Option<String>,
 ) -> ControlCheck {
-    let name = &arm.name;
-    let expected = if expected_pct == 0.0 {
-        format!("{name} {deed}: {outcome} should stay as it is")
-    } else {
-        format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%")
-    };
-    // What the table calls "no effect" is none for the control, too: even a process that sleeps is looked after.
-    let is_none = expected_pct == 0.0 && found.verdict == Verdict::NoEffect;
-    let is_found = is_none || interval(found).is_some_and(|ci| interval_contains(ci, expected_pct));
-    let excuse = excuse.filter(|_| !is_found);
-    let ok = is_found || excuse.is_some();
-    let text = match (estimate_format::format_estimate(found), interval(found)) {
-        (Some(_), Some(_)) => {
-            let word = if is_found { "and does" } else { "but does not" };
-            let excuse = excuse.map_or_else(String::new, |excuse| format!("; {excuse}"));
-            format!("{expected}, {word}: {}{excuse}", estimate_format::describe_estimate(found))
+    let ok = interval(found).and_then(|ci| {
+        match (interval_contains(ci, expected_pct), interval_contains(ci, 0.0)) {
+            (true, false) => Some(true),
+            // A control that cannot be told from nothing confirms nothing.
+            (true, true) => None,
+            (false, _) => Some(excuse.is_some()),
         }
-        (Some(estimate), None) => format!("{expected}; {estimate} found, too few rounds to decide"),
-        _ => format!("{expected}; it was not measured"),
+    });
+    let excuse = excuse.filter(|_| interval(found).is_some_and(|ci| !interval_contains(ci, expected_pct)));
+    describe_control(outcome, arm, found, expected_pct, deed, ok, excuse)
+}
+
+/// Judgement on an arm that must have no effect: `None` if the interval is wider than ±margin, or missing.
+fn judge_no_effect(judged: &Comparison) -> Option<bool> {
+    // What the table calls equivalent is no effect here, too: even a process that sleeps is looked after.
+    if judged.outcome.verdict == Verdict::NoEffect {
+        return Some(true);
+    }
+    let [low, high] = interval(&judged.outcome)?;
+    if !interval_contains([low, high], 0.0) {
+        return Some(false);
+    }
+    judged.margin().is_none_or(|margin| (high - low) / 2.0 <= margin).then_some(true)
+}
+
+fn describe_control(
+    outcome: &str,
+    arm: &Arm,
+    found: &Outcome,
+    expected_pct: f64,
+    deed: &str,
+    ok: Option<bool>,
+    excuse: Option<String>,
+) -> ControlCheck {
+    let name = &arm.name;
+    let expected = if expected_pct == 0.0 { "no change".to_owned() } else { format!("{expected_pct:+.1}%") };
+    let measured = match estimate_format::format_estimate(found) {
+        Some(_) => format!("measured {}", estimate_format::describe_estimate(found)),
+        None => "not measured".to_owned(),
     };
+    let excuse = excuse.map_or_else(String::new, |excuse| format!("; {excuse}"));
     ControlCheck {
         arm: name.clone(),
         outcome: outcome.to_owned(),
@@ -72,13 +98,12 @@ pub fn check_control(
         effect: found.effect,
         ci95: found.ci95,
         ok,
-        text,
+        text: format!("{name} {deed}: {outcome} expected {expected}, {measured}{excuse}"),
     }
 }
 
 pub fn warn_control(check: &ControlCheck) -> Option<RunWarning> {
-    let decided = check.ci95_pct.or(check.ci95).is_some();
-    (decided && !check.ok)
+    (check.ok == Some(false))
         .then(|| RunWarning::ControlMissed { arm: check.arm.clone(), text: check.text.clone() })
 }
 

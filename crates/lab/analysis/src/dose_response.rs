@@ -155,7 +155,7 @@ impl MeasuredDose<'_> {
         let mut check =
             check_control(&self.outcome.name, self.arm, self.found, self.effective_pct(), &deed, excuse);
         if self.used_less_than(INVALID_CONTROL_SHARE) {
-            check.ok = false;
+            check.ok = check.ci95_pct.map(|_| false);
             check.text += "; the host left it too little to be a control";
         }
         check
@@ -194,7 +194,7 @@ impl MeasuredDose<'_> {
             ("more", "the host's own work uses more CPU under contention")
         };
         Some(format!(
-            "server and driver used {:.1}% {word} for a query while it burned: {why}, and the measurement contains both",
+            "server and driver used {:.1}% {word} for a query beside it: {why}, and the measurement contains both",
             change.abs()
         ))
     }
@@ -295,14 +295,14 @@ fn chart(line: &DoseLine) -> Chart {
     let axis = |label: String| Axis { label, unit: "%".into(), ..Axis::default() };
     Chart {
         id: id.into(),
-        title: format!("Doses: found against given, {of}"),
+        title: format!("Doses: measured against expected, {of}"),
         kind: ChartKind::Line,
-        x: axis(format!("change of {} that was given", line.outcome)),
-        y: axis("found".into()),
+        x: axis(format!("expected change of {}", line.outcome)),
+        y: axis("measured".into()),
         series: vec![
-            ChartSeries { name: "found".into(), points: points.collect() },
+            ChartSeries { name: "measured".into(), points: points.collect() },
             ChartSeries {
-                name: "as given".into(),
+                name: "as expected".into(),
                 points: vec![(0.0, 0.0, None, None), (largest, largest, None, None)],
             },
         ],
@@ -314,11 +314,13 @@ fn chart(line: &DoseLine) -> Chart {
 pub fn summarise_dose_line(line: &DoseLine) -> String {
     let slope = match (line.slope, line.ci95, line.ok) {
         (Some(slope), Some([low, high]), ok) => {
-            let word = if ok == Some(true) { "1 lies inside, as it should" } else { "1 lies outside" };
-            format!("Found is {slope:.2} times given [{low:.2}, {high:.2}]: {word}.")
+            let word = if ok == Some(true) { "contains 1" } else { "does not contain 1" };
+            format!("Measured is {slope:.2} [{low:.2}, {high:.2}] times expected: the interval {word}.")
         }
-        (Some(slope), None, _) => format!("Found is {slope:.2} times given; too few rounds for an interval."),
-        (None, ..) => "Nothing was found of them.".to_owned(),
+        (Some(slope), None, _) => {
+            format!("Measured is {slope:.2} times expected; too few rounds for an interval.")
+        }
+        (None, ..) => "No dose was measured.".to_owned(),
     };
     let told = match line.resolution_pct {
         Some(pct) => format!("Smallest change detected: {pct:.1}% of {}.", line.outcome),

@@ -2,7 +2,8 @@
 //!
 //! Three digits are as many as an interval supports. Never computes an estimate.
 
-use toll_record::{Outcome, Pause, Verdict};
+use toll_record::catalogue::find_definition;
+use toll_record::{LoadColumn, Outcome, Pause, RunResult, Source, TrialColumn, Verdict};
 use toll_sys::number_format::{format_short, format_signed, format_signed_percent, format_value};
 
 /// Measure of an outcome's estimate.
@@ -25,10 +26,27 @@ fn extract_estimate(outcome: &Outcome) -> Option<(Measure, f64, Option<[f64; 2]>
     }
 }
 
+/// Overhead from which on it is a multiple, percent.
+const MULTIPLE_PCT: f64 = 300.0;
+
+/// `-12%`; from +300% on as a multiple of the baseline, `x4.1`.
+pub fn format_overhead(pct: f64) -> String {
+    match 1.0 + pct / 100.0 {
+        multiple if pct < MULTIPLE_PCT || !multiple.is_finite() => format_signed_percent(pct),
+        multiple if multiple < 9.95 => format!("x{multiple:.1}"),
+        multiple => format!("x{}", toll_sys::number_format::format_grouped(multiple)),
+    }
+}
+
+/// `-12.3%`; from +300% on as a multiple of the baseline.
+fn format_precise(pct: f64) -> String {
+    if pct < MULTIPLE_PCT { format!("{pct:+.1}%") } else { format_overhead(pct) }
+}
+
 /// The estimate alone, with one decimal. `None` if only a mean is known.
 pub fn format_estimate(outcome: &Outcome) -> Option<String> {
     extract_estimate(outcome).map(|(measure, value, _)| match measure {
-        Measure::Percent => format!("{value:+.1}%"),
+        Measure::Percent => format_precise(value),
         Measure::Difference => format_signed(value, &outcome.unit),
         Measure::Absolute => format_value(value, &outcome.unit),
     })
@@ -38,7 +56,7 @@ pub fn format_estimate(outcome: &Outcome) -> Option<String> {
 pub fn format_interval(outcome: &Outcome) -> Option<String> {
     let (measure, _, interval) = extract_estimate(outcome)?;
     let [low, high] = interval?.map(|end| match measure {
-        Measure::Percent => format!("{end:+.1}%"),
+        Measure::Percent => format_precise(end),
         Measure::Difference => format_signed(end, &outcome.unit),
         Measure::Absolute => format_value(end, &outcome.unit),
     });
@@ -49,7 +67,7 @@ pub fn format_interval(outcome: &Outcome) -> Option<String> {
 pub fn describe_estimate(outcome: &Outcome) -> String {
     let Some((measure, estimate, interval)) = extract_estimate(outcome) else { return "not compared".into() };
     let write = |value: f64| match measure {
-        Measure::Percent => format!("{value:+.1}%"),
+        Measure::Percent => format_precise(value),
         Measure::Difference => format_signed(value, &outcome.unit),
         Measure::Absolute => format_value(value, &outcome.unit),
     };
@@ -63,23 +81,26 @@ pub fn describe_estimate(outcome: &Outcome) -> String {
     }
 }
 
-/// In a table: `-12% [-14,-9.8] costly`. The mean if there is no estimate.
+/// In a table: `-12% [-14,-9.8]`. The mean if there is no estimate.
 pub fn format_cell(outcome: &Outcome) -> String {
-    let estimated = format_brief(outcome);
-    let Some((measure, _, interval)) = extract_estimate(outcome) else { return estimated };
-    let write = |value: f64| match measure {
-        Measure::Percent => format_signed_percent(value),
-        Measure::Difference => format_signed(value, &outcome.unit),
-        Measure::Absolute => format_value(value, &outcome.unit),
-    };
-    let interval = interval.map_or(String::new(), |ends| {
-        let [low, high] = drop_common_unit(&estimated, ends.map(write));
-        format!(" [{low},{high}]")
+    let interval = format_ends(outcome).map_or(String::new(), |[low, high]| format!(" [{low},{high}]"));
+    format_brief(outcome) + &interval
+}
+
+/// Ends of the interval, in a table: `["+1.0%", "+2.3%"]`, without the unit if it is the estimate's.
+pub fn format_ends(outcome: &Outcome) -> Option<[String; 2]> {
+    let (measure, _, interval) = extract_estimate(outcome)?;
+    let ends = interval?.map(|end| match measure {
+        Measure::Percent => format_overhead(end),
+        Measure::Difference => format_signed(end, &outcome.unit),
+        Measure::Absolute => format_value(end, &outcome.unit),
     });
-    match measure {
-        Measure::Absolute => estimated + &interval,
-        _ => format!("{estimated}{interval} {}", format_verdict(outcome.verdict)),
-    }
+    Some(drop_common_unit(&format_brief(outcome), ends))
+}
+
+/// The interval around the estimate: percent for ratios, otherwise in the outcome's unit.
+pub fn interval_of(outcome: &Outcome) -> Option<[f64; 2]> {
+    extract_estimate(outcome)?.2
 }
 
 /// Ends of an interval, without their unit if it is the estimate's.
@@ -93,7 +114,7 @@ fn drop_common_unit(estimate: &str, ends: [String; 2]) -> [String; 2] {
 /// The estimate alone, or the mean: `-12%`, `+0.60 s`, `8,012/s`.
 pub fn format_brief(outcome: &Outcome) -> String {
     match extract_estimate(outcome) {
-        Some((Measure::Percent, toll, _)) => format_signed_percent(toll),
+        Some((Measure::Percent, toll, _)) => format_overhead(toll),
         Some((Measure::Difference, effect, _)) => format_signed(effect, &outcome.unit),
         // An outcome estimated by a median: the median, not the mean beside the median's interval.
         Some((Measure::Absolute, effect, _)) => format_value(effect, &outcome.unit),
@@ -101,15 +122,23 @@ pub fn format_brief(outcome: &Outcome) -> String {
     }
 }
 
-/// The verdict in a word or two.
-pub fn format_verdict(verdict: Verdict) -> &'static str {
+/// The verdict in a word or two. "Slower" and "faster" are for times and rates of the load, "more work" and
+/// "less work" for CPU time, "worse" and "better" for all else.
+pub fn verdict_word(run: &RunResult, outcome: &str, verdict: Verdict) -> &'static str {
+    let source = find_definition(&run.definitions, outcome).map(|definition| &definition.source);
+    let [worse, better] = match source {
+        Some(Source::Latency | Source::Trial { column: TrialColumn::Seconds }) => ["slower", "faster"],
+        Some(Source::Load { column: LoadColumn::Statements | LoadColumn::Events }) => ["slower", "faster"],
+        Some(Source::Cpu { .. }) => ["more work", "less work"],
+        _ => ["worse", "better"],
+    };
     match verdict {
         Verdict::Baseline => "baseline",
-        Verdict::Costly => "costly",
-        Verdict::Cheaper => "cheaper",
-        Verdict::NoEffect => "no effect",
-        Verdict::Unclear => "unclear",
-        Verdict::NoInterval => "no interval",
+        Verdict::Costly => worse,
+        Verdict::Cheaper => better,
+        Verdict::NoEffect => "equivalent",
+        Verdict::Unclear => "inconclusive",
+        Verdict::NoInterval => "undecided",
         Verdict::NotCompared => "not compared",
     }
 }

@@ -43,7 +43,7 @@ mod warnings;
 mod window_outcomes;
 mod windows;
 
-pub use advice::{describe_margin, harm, judged_outcome, judged_outcome_name};
+pub use advice::{COMPLETE_SHARE, describe_margin, harm, judged_outcome, judged_outcome_name};
 pub use combine_runs::{CombinedRuns, combine_runs};
 pub use contrasts::format_multiple;
 pub use dose_response::summarise_dose_line;
@@ -86,11 +86,9 @@ pub fn analyse(recorded: &RunData) -> RunResult {
 
     let judged = |i: usize| compared[i].get(judging(plan, i));
     let of_role = |role: Role| plan.arms.iter().enumerate().filter(move |(_, arm)| arm.role == role);
-    let aa =
-        of_role(Role::Aa).find_map(|(i, arm)| Some((i, control_checks::check_aa(arm, &judged(i)?.outcome))));
-    let placebos = of_role(Role::Placebo).filter_map(|(i, arm)| {
-        Some(control_checks::check_placebo(judging(plan, i), arm, &judged(i)?.outcome))
-    });
+    let aa = of_role(Role::Aa).find_map(|(i, arm)| Some((i, control_checks::check_aa(arm, judged(i)?))));
+    let placebos = of_role(Role::Placebo)
+        .filter_map(|(i, arm)| Some(control_checks::check_placebo(judging(plan, i), arm, judged(i)?)));
     let given = dose_response::measure_doses(recorded, &arms, &compared);
     let controls: Vec<_> = placebos.chain(given.iter().map(|dose| dose.check(plan))).collect();
     let doses = dose_response::fit_dose_lines(plan, &given);

@@ -224,6 +224,22 @@ pub fn check_load(recorded: &RunData, windows: &[Window], arms: &Arms, warnings:
     }
 }
 
+/// Captures that the kernel withheld packets from, the largest share first.
+fn dropped_packets(plan: &Plan, artefacts: &BTreeMap<usize, ArmArtefacts>) -> Vec<RunWarning> {
+    let share = |dropped: u64, captured: u64| dropped as f64 / (dropped + captured) as f64;
+    let mut found: Vec<(f64, RunWarning)> = Vec::new();
+    for (i, of_arm) in artefacts {
+        let Some(packets) = of_arm.result.packet_counts.filter(|packets| packets.dropped > 0) else {
+            continue;
+        };
+        let (dropped, captured) = (packets.dropped, packets.captured);
+        let arm = plan.arms[*i].name.clone();
+        found.push((share(dropped, captured), RunWarning::PacketsDropped { arm, dropped, captured }));
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.into_iter().map(|(_, warning)| warning).collect()
+}
+
 /// Artefacts with missing packets, or without a count.
 pub fn check_artefacts(
     recorded: &RunData,
@@ -231,18 +247,12 @@ pub fn check_artefacts(
     artefacts: &BTreeMap<usize, ArmArtefacts>,
     warnings: &mut Vec<RunWarning>,
 ) {
+    warnings.extend(dropped_packets(&recorded.plan, artefacts));
     for (i, arm) in recorded.plan.arms.iter().enumerate() {
         let rounds = arms.windows[i].by_round.iter().enumerate();
         let of =
             rounds.filter(|(round, m)| m.is_some() && recorded.plan.counts_queries(*round as u32)).count();
         let found = artefacts.get(&i);
-        if let Some(packets) = found.and_then(|a| a.result.packet_counts).filter(|p| p.dropped > 0) {
-            warnings.push(RunWarning::PacketsDropped {
-                arm: arm.name.clone(),
-                dropped: packets.dropped,
-                captured: packets.captured,
-            });
-        }
         // Without a load there is nothing that the artefact should hold.
         let readable = coverage::is_loaded(&recorded.plan, i) && !found.is_some_and(|a| a.result.encrypted);
         let countable = readable

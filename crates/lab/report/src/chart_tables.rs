@@ -3,13 +3,13 @@
 //! A row for each line, a column for each position. Intervals are beside the values if they fit.
 
 use super::markdown::escape_markdown;
+use super::text::WIDTH;
 use std::borrow::Cow;
 use std::fmt::Write;
 use toll_analysis::both_clocks;
 use toll_record::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
 use toll_sys::number_format::format_without_unit;
 
-const WIDTH: usize = 120;
 /// Space between two columns.
 const GAP: &str = "  ";
 
@@ -57,7 +57,8 @@ pub fn text(chart: &Chart) -> String {
             out.push('\n');
         }
     }
-    out + &chart.note + "\n"
+    let note = textwrap::Options::new(WIDTH).break_words(false);
+    out + &textwrap::fill(&chart.note, note) + "\n"
 }
 
 /// As a GitHub table, without its title. Ends with a newline.

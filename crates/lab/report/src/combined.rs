@@ -1,14 +1,13 @@
 //! Results of several runs together: pooled, or side by side.
 
 use super::markdown::escape_markdown;
+use super::text::WIDTH;
 use super::{chart_tables, pooled};
 use std::fmt::Write;
 use textwrap::Options;
 use toll_analysis::CombinedRuns;
 use toll_record::{Chart, ChartKind, Overlay, Platform};
 use toll_sys::count_format::format_count;
-
-const WIDTH: usize = 120;
 
 /// For a terminal. Ends with a newline.
 pub fn text(together: &CombinedRuns) -> String {

@@ -37,5 +37,5 @@ fn describe_dose(kind: DoseKind, outcome: &str, dose: &Dose) -> String {
         (Some(found), None) => format!("{found:+.1}% (no interval)"),
         (None, _) => "nothing".to_owned(),
     };
-    format!("{took}: {outcome} given {:+.1}%, found {found}", dose.given_pct)
+    format!("{took}: {outcome} expected {:+.1}%, measured {found}", dose.given_pct)
 }

@@ -16,11 +16,12 @@ fn describe_contrast(contrast: &ContrastResult) -> String {
     let found = match (contrast.ratio, contrast.ci95) {
         (Some(ratio), Some([low, high])) => format!("{ratio:.2} [{low:.2}, {high:.2}]"),
         (Some(ratio), None) => format!("{ratio:.2} (no interval)"),
-        (None, _) => "not known".to_owned(),
+        (None, _) => "unknown".to_owned(),
     };
-    let tolls = contrast.beyond.as_ref().map_or_else(String::new, |beyond| format!(", both beyond {beyond}"));
+    let beyond =
+        contrast.beyond.as_ref().map_or_else(String::new, |beyond| format!(", both beyond {beyond}"));
     format!(
-        "{}: {found}, {} of {} over {}{tolls}, {}",
+        "{}: {found}, {} of {} over {}{beyond}, {}",
         contrast.title,
         contrast.outcome,
         contrast.of,

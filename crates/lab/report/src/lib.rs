@@ -7,18 +7,20 @@
 
 pub mod bound;
 mod chart_tables;
+mod checks;
 pub mod combined;
 mod command;
 mod dose_lines;
 mod findings;
 pub mod html;
+mod interval_bar;
 pub mod json;
 pub mod markdown;
 pub mod names;
 mod notes;
+mod overhead_table;
 mod page;
 mod parties;
 mod pooled;
 mod table;
 pub mod text;
-mod trust;

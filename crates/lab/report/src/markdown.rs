@@ -1,9 +1,9 @@
 //! Report of a run as CommonMark with one GitHub table, for a pull request or a document.
 //!
-//! It has the same facts as the terminal's.
+//! It has the same facts as the terminal's whole report.
 
 use super::table::{INTERVAL_COLUMNS, LEADING_COLUMNS, Table, other_reference_suffix};
-use super::{chart_tables, dose_lines, findings, notes, pooled, trust};
+use super::{chart_tables, checks, dose_lines, findings, notes, pooled};
 use std::fmt::Write;
 use toll_analysis::describe_margin;
 use toll_record::RunResult;
@@ -24,7 +24,7 @@ fn write_report(out: &mut String, run: &RunResult) -> std::fmt::Result {
         run.profile,
         escape_markdown(&run.question),
         escape_markdown(&run.answer),
-        escape_markdown(&trust::describe_resolution(run))
+        escape_markdown(&checks::describe_resolution(run))
     )?;
     let table = Table::of(run);
     if table.rows.is_empty() {
@@ -40,7 +40,7 @@ fn write_report(out: &mut String, run: &RunResult) -> std::fmt::Result {
         }
         writeln!(
             out,
-            "\nOverheads are relative to `{}`{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.\n",
+            "\nOverheads are relative to `{}`{} in the same round, with {:.0}% confidence intervals; \"equivalent\" is within ±{}.\n",
             run.baseline,
             other_reference_suffix(run),
             100.0 * (1.0 - run.alpha),
@@ -103,8 +103,8 @@ fn write_report(out: &mut String, run: &RunResult) -> std::fmt::Result {
     for (arms, note) in notes {
         writeln!(out, "- {}: {}", escape_markdown(&arms), escape_markdown(note))?;
     }
-    writeln!(out, "\n### Trust\n")?;
-    for (what, fact) in trust::trust_lines(run) {
+    writeln!(out, "\n### Checks\n")?;
+    for (what, fact) in checks::check_lines(run) {
         if what == "again" {
             writeln!(out, "- again: `{fact}`")?;
         } else {

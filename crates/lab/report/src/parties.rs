@@ -24,9 +24,9 @@ pub fn party_lines(run: &RunResult) -> Vec<String> {
         return Vec::new();
     }
     let cell = |text: &str| format!(" {text:>11}");
-    let name_width = run.arms.iter().map(|arm| arm.name.len()).max().unwrap_or(0).max(3);
+    let name_width = run.arms.iter().map(|arm| arm.name.len()).max().unwrap_or(0).max("variant".len());
     let mut lines =
-        vec![columns.iter().fold(format!("{:name_width$}", "arm"), |line, (_, head)| line + &cell(head))];
+        vec![columns.iter().fold(format!("{:name_width$}", "variant"), |line, (_, head)| line + &cell(head))];
     for arm in run.arms.iter().filter(|arm| arm.windows > 0) {
         let mut line = format!("{:name_width$}", arm.name);
         for (definition, _) in &columns {

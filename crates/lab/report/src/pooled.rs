@@ -4,7 +4,7 @@ use std::fmt::Write;
 use toll_record::Pooled;
 use toll_sys::number_format::format_signed_percent;
 
-const HEAD: [&str; 5] = ["arm", "outcome", "each", "together", "between them"];
+const HEAD: [&str; 5] = ["variant", "metric", "each run", "pooled", "between runs (SD)"];
 const EXPLAINED: &str = "Random effects: an interval holds the mean over all of them, and counts how far they differ (Hartung-Knapp).";
 
 /// For a terminal. Ends with a newline.

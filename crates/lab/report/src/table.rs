@@ -3,11 +3,11 @@
 //! Baseline first, then by rising overhead. The forms (text, Markdown) only draw it.
 
 use toll_analysis::{estimate_format, harm, judged_outcome, judged_outcome_name};
-use toll_record::{ArmResult, Definition, Outcome, Role, RunResult, Verdict, catalogue};
+use toll_record::{ArmResult, Definition, Outcome, Role, RunResult, catalogue};
 
-/// Columns before the outcomes: an arm's name and its description, which is cut first if space is short.
-pub const LEADING_COLUMNS: usize = 2;
-/// Outcomes with interval and verdict beside the estimate. The others have the estimate alone.
+/// Columns before the outcomes: a variant's name, its description, and the verdict on it.
+pub const LEADING_COLUMNS: usize = 3;
+/// Outcomes with an interval beside the estimate. The others have the estimate alone.
 pub const INTERVAL_COLUMNS: usize = 2;
 
 pub struct Table {
@@ -15,13 +15,9 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// One arm.
+/// One variant.
 pub struct Row {
     pub cells: Vec<String>,
-    /// Verdict of each outcome's cell, for colouring.
-    pub verdicts: Vec<Verdict>,
-    /// False for the baseline and controls.
-    pub is_treatment: bool,
 }
 
 impl Table {
@@ -35,7 +31,10 @@ impl Table {
         });
         let heads = columns.iter().map(|column| column.column_title().to_owned());
         Table {
-            head: ["arm".to_owned(), "what it is".to_owned()].into_iter().chain(heads).collect(),
+            head: ["variant".to_owned(), "description".to_owned(), "verdict".to_owned()]
+                .into_iter()
+                .chain(heads)
+                .collect(),
             rows: arms.into_iter().map(|arm| row(run, arm, &columns)).collect(),
         }
     }
@@ -76,7 +75,7 @@ fn rank(run: &RunResult, arm: &ArmResult) -> (usize, f64) {
 /// Suffix for the baseline's name if some arms are compared with another arm.
 pub fn other_reference_suffix(run: &RunResult) -> &'static str {
     let another = |arm: &ArmResult| arm.windows > 0 && other_reference(run, arm).is_some();
-    if run.arms.iter().any(another) { ", or the arm that a row names," } else { "" }
+    if run.arms.iter().any(another) { ", or the variant that a row names," } else { "" }
 }
 
 fn other_reference<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a str> {
@@ -91,12 +90,13 @@ fn row(run: &RunResult, arm: &ArmResult, columns: &[&Definition]) -> Row {
     if let Some(reference) = other_reference(run, arm) {
         title = format!("vs {reference}: {title}");
     }
-    let mut cells = vec![arm.name.clone(), title];
-    let mut verdicts = Vec::with_capacity(columns.len());
+    let verdict = judged_outcome(run, arm).map_or("", |outcome| {
+        estimate_format::verdict_word(run, judged_outcome_name(run, arm), outcome.verdict)
+    });
+    let mut cells = vec![arm.name.clone(), title, verdict.to_owned()];
     for (i, column) in columns.iter().enumerate() {
         let Some((name, outcome)) = shown_outcome(run, arm, &column.name) else {
             cells.push("-".to_owned());
-            verdicts.push(Verdict::NoInterval);
             continue;
         };
         let mut cell = if i < INTERVAL_COLUMNS {
@@ -109,7 +109,6 @@ fn row(run: &RunResult, arm: &ArmResult, columns: &[&Definition]) -> Row {
             cell = format!("{cell} {}", own.map_or(name, Definition::column_title));
         }
         cells.push(cell);
-        verdicts.push(outcome.verdict);
     }
-    Row { cells, verdicts, is_treatment: arm.role == Role::Treatment }
+    Row { cells }
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use toll_analysis::{AnalysedRun, CombinedRuns};
 use toll_record::{Plan, RunDir, RunResult};
 use toll_report::bound::Bound;
-use toll_report::text::{self, ColourMode};
+use toll_report::text::{self, ColourMode, Detail};
 use toll_report::{combined, html, json, markdown, names};
 
 #[derive(Debug, Args)]
@@ -25,6 +25,9 @@ pub struct Report {
     runs: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print every metric, the notes, and the warnings in full
+    #[arg(long)]
+    all: bool,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -52,11 +55,17 @@ pub fn run(args: &Report) -> Result<ExitCode> {
         args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
     let results: Vec<RunResult> =
         dirs.iter().map(toll_analysis::analyse_run_dir).collect::<Result<_, _>>().context("cannot report")?;
-    let content = render(&dirs, &results, args.format, args.output.is_none())?;
+    let detail = if args.all { Detail::All } else { Detail::Brief };
+    let content = render(&dirs, &results, args.format, detail, args.output.is_none())?;
     match &args.output {
         Some(path) => std::fs::write(path, content)
             .with_context(|| format!("cannot write the report to {}", path.display()))?,
         None => print_report(&content)?,
+    }
+    if args.format == Format::Text && !args.all && std::io::stdout().is_terminal() {
+        eprint_line!(
+            "toll: --all prints every metric, the notes, and all warnings; --format html draws charts"
+        );
     }
     judge_bounds(&args.fail_if, &results)
 }
@@ -66,6 +75,7 @@ pub fn render(
     dirs: &[RunDir],
     results: &[RunResult],
     format: Format,
+    detail: Detail,
     to_standard_output: bool,
 ) -> Result<String> {
     let plans: Vec<Plan> =
@@ -74,7 +84,7 @@ pub fn render(
     Ok(match format {
         Format::Text => {
             let ink = choose_colour_mode(to_standard_output);
-            let runs = results.iter().map(|run| text::text(run, ink));
+            let runs = results.iter().map(|run| text::text(run, ink, detail));
             runs.chain(together.as_ref().map(combined::text)).collect::<Vec<_>>().join("\n")
         }
         Format::Md => {

@@ -21,6 +21,7 @@ use toll_model::scenario::{MAX_ROUNDS, Subject, sweep_percents};
 use toll_record::{Clock, Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
+use toll_report::text::Detail;
 use toll_sys::units::{self, Percent, Seconds};
 
 #[derive(Debug, Args)]
@@ -251,7 +252,7 @@ pub(super) fn finish_run(
 ) -> anyhow::Result<ExitCode> {
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
-    super::report::print_report(&super::report::render(&dirs, &results, format, true)?)?;
+    super::report::print_report(&super::report::render(&dirs, &results, format, Detail::Brief, true)?)?;
     let shown = finished.dir.display();
     let unwritten =
         finished.write_error.or_else(|| write_page(&dirs[0], &results[0], finished.reader_mode).err());
@@ -259,7 +260,9 @@ pub(super) fn finish_run(
         eprint_line!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
         return Ok(ExitCode::FAILURE);
     }
-    eprint_line!("toll: the run is in {shown}; {shown}/report.html shows it");
+    eprint_line!(
+        "toll: the run is in {shown}: `toll report {shown} --all` prints every metric, report.html has charts"
+    );
     match finished.ending {
         RunEnd::Completed | RunEnd::EarlyStop => {}
         RunEnd::Interrupted => {

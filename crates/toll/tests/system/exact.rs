@@ -3,7 +3,7 @@
 //! Nothing here depends on what else the host does: the clock counts instructions.
 
 use serde_json::Value;
-use std::process::Output;
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 use toll_testkit::lab::{Lab, arm, output_text, read_result};
 use toll_testkit::small_disk::SmallDisk;
@@ -40,11 +40,31 @@ fn overhead_pct(result: &Value, name: &str) -> f64 {
     arm(result, name)["outcomes"]["cpu_us_per_query"]["toll_pct"].as_f64().unwrap()
 }
 
+/// Other programs of the host that want a CPU each, at the ordinary priority. They end with the test.
+struct BusyLoops(Vec<Child>);
+
+impl BusyLoops {
+    fn start(count: usize) -> Self {
+        let spin = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        Self((0..count).map(spin).collect())
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended with the test's own process group.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 #[test]
 fn counted_overheads_come_out_the_same_whatever_the_host_does() {
     let Some(lab) = optimised() else { return };
     // Both CPUs are busy, and the run is none the worse for it.
-    let busy: Vec<_> = (0..2).map(|_| lab.spawn(&["burn", "100%"])).collect();
+    let _busy = BusyLoops::start(2);
     let arguments = [
         "run",
         "tcpdump-impact",
@@ -60,9 +80,6 @@ fn counted_overheads_come_out_the_same_whatever_the_host_does() {
         assert!(ran.status.success(), "{}", output_text(&ran));
         read_result(&lab.path(seed))
     });
-    for child in busy {
-        lab.signal(&child, "TERM");
-    }
     for result in &counted {
         assert_eq!(result["host"]["counted"]["ns_per_instruction"], 1);
         assert_eq!(result["primary"], "cpu_us_per_query");

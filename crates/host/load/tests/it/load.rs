@@ -407,8 +407,9 @@ fn system_a_load_that_rests_at_edges_has_nothing_under_way_there() {
         false
     })
     .unwrap();
-    let whole = &bins[1..bins.len() - 1];
-    assert!(whole.len() >= 6 && whole.iter().all(|(in_flight, events, _)| *in_flight == 0 && *events > 0));
+    // The first bin is short: events that it began end in the second.
+    let whole = &bins[2..bins.len() - 1];
+    assert!(whole.len() >= 5 && whole.iter().all(|(in_flight, events, _)| *in_flight == 0 && *events > 0));
     // The statements of whole transactions.
     let each = whole[0].2 / whole[0].1;
     assert!(whole.iter().all(|(_, events, statements)| *statements == each * events), "{whole:?}");

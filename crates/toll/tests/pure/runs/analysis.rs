@@ -78,11 +78,15 @@ fn what_an_artefact_caught_is_held_against_what_was_executed() {
     assert_eq!(artefact.dropped, Some(0));
     assert!((artefact.link_mbit_per_s - artefact.bytes as f64 * 8.0 / 24.0 / 1e6).abs() < 1e-6);
     assert!(
-        run.advice.iter().any(|a| a.starts_with("Full picture and least cost: B captures 99.5%")),
+        run.advice.iter().any(|a| a.starts_with("Captures every query: B, throughput -1")),
         "{:?}",
         run.advice
     );
-    assert!(run.advice.iter().any(|a| a.contains("K (B does more for less)")), "{:?}", run.advice);
+    assert!(
+        run.advice.iter().any(|a| a.contains("fewer queries than another: K (by B)")),
+        "{:?}",
+        run.advice
+    );
 }
 
 #[test]
@@ -90,8 +94,12 @@ fn arms_held_against_different_ones_are_no_choice_of_each_other() {
     let mut recorded = SyntheticRun::with(5, 8, SyntheticArm::usual()).record();
     recorded.plan.arms.iter_mut().find(|arm| arm.name == "K").unwrap().against = Some("C".into());
     let run = analyse::analyse(&recorded);
-    assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B captures 99.5%")), "{:?}", run.advice);
-    assert!(!run.advice.iter().any(|a| a.to_lowercase().contains("least cost")), "{:?}", run.advice);
+    assert!(
+        run.advice.iter().any(|a| a.starts_with("Captures every query: B, throughput -1")),
+        "{:?}",
+        run.advice
+    );
+    assert!(!run.advice.iter().any(|a| a.to_lowercase().contains("lowest")), "{:?}", run.advice);
 }
 
 #[test]
@@ -103,7 +111,7 @@ fn swept_arms_are_answered_by_their_curve() {
         swept.workload.rate_per_s = Some(rate);
     }
     let run = analyse::analyse(&recorded);
-    assert!(run.answer.contains("under K: "), "{}", run.answer);
+    assert!(run.answer.starts_with("Throughput with 1.60 times the CPU a query (K): "), "{}", run.answer);
     assert!(
         run.answer.contains("none: no knee up to the highest rate; 1000000000/s is beyond"),
         "{}",

@@ -8,7 +8,7 @@ use toll_analysis as analyse;
 use toll_analysis::{AnalysedRun, CombinedRuns, RunData, combine_runs};
 use toll_record::*;
 use toll_report::markdown::markdown;
-use toll_report::text::{ColourMode, text};
+use toll_report::text::{ColourMode, Detail, text};
 
 /// Values of `each` in an arm: key and value.
 type Varied = &'static [(&'static str, &'static str)];
@@ -76,7 +76,7 @@ fn a_line_has_a_point_for_each_place_that_is_its_arms_own() {
         assert_eq!(value, arm(&run, name).outcomes["latency_us_mean"].mean, "{name}");
         assert!(low.unwrap() < value && value < high.unwrap(), "{:?}", series.points[at]);
     }
-    let shown = text(&run, ColourMode::Plain);
+    let shown = text(&run, ColourMode::Plain, Detail::All);
     assert!(shown.contains("\nResponse time by size\n"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("tac ") && line.ends_with('-')), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 120), "{shown}");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use toll_analysis::both_clocks;
 use toll_record::{RunDir, RunResult};
-use toll_report::text::{ColourMode, text};
+use toll_report::text::{ColourMode, Detail, text};
 
 fn stored(run: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs").join(run)
@@ -34,7 +34,7 @@ fn instructions_of_all_parties_add_up_to_the_whole_of_a_query() {
 
 #[test]
 fn a_counted_report_says_instructions_and_nothing_of_seconds_but_the_time_that_it_took() {
-    let report = text(&counted_run(), ColourMode::Plain);
+    let report = text(&counted_run(), ColourMode::Plain, Detail::All);
     for says in ["instructions, not time", "Instructions per query, by party", "G instr", "k instr"] {
         assert!(report.contains(says), "{says}\n{report}");
     }
@@ -82,7 +82,7 @@ fn a_run_on_both_clocks_lays_work_and_time_of_the_same_arms_side_by_side() {
     assert_eq!(shown("time"), of_run(&measured, "latency_us_mean"));
     assert_eq!(shown("time, p99"), of_run(&measured, "latency_us_p99"));
     assert!(!chart.x.categories.contains(&"none".to_owned()));
-    let report = text(&result, ColourMode::Plain);
+    let report = text(&result, ColourMode::Plain, Detail::All);
     let row = report
         .lines()
         .skip_while(|line| !line.starts_with("Work and time"))

@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use toll_analysis as analyse;
 use toll_record::{RunDir, RunResult};
-use toll_report::text::{ColourMode, text};
+use toll_report::text::{ColourMode, Detail, text};
 use toll_report::{html, markdown};
 use toll_stats::SeededRng;
 
@@ -57,7 +57,7 @@ fn analyse_and_render(root: &Path) -> Result<RunResult, String> {
     let dir = RunDir::open(root).map_err(|e| e.to_string())?;
     let run = analyse::analyse_run_dir(&dir).map_err(|e| e.to_string())?;
     let _ = html::html(std::slice::from_ref(&dir), std::slice::from_ref(&run));
-    text(&run, ColourMode::Ansi);
+    text(&run, ColourMode::Ansi, Detail::All);
     markdown::markdown(&run);
     Ok(run)
 }

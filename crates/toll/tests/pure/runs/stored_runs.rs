@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use toll_analysis as analyse;
 use toll_record::RunDir;
-use toll_report::text::{ColourMode, text};
+use toll_report::text::{ColourMode, Detail, text};
 use toll_report::{json, markdown};
 
 /// Small runs of different kinds: loads compared, commands that end by themselves, packets over a link.
@@ -49,7 +49,7 @@ fn check(runs: &[PathBuf]) {
         assert!(result.complete, "{} is whole", run.display());
         let forms = [
             (RESULT, json::json(std::slice::from_ref(&result), None).unwrap()),
-            ("report.txt", text(&result, ColourMode::Plain)),
+            ("report.txt", text(&result, ColourMode::Plain, Detail::All)),
             ("report.md", markdown::markdown(&result)),
         ];
         for (file, says) in forms {

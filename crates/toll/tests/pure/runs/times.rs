@@ -96,6 +96,7 @@ fn the_parts_of_a_run_that_was_spread_over_hours_are_taken_together() {
     let whole = arm(&run, "B").outcomes["qps"].toll_pct.unwrap();
     let tolls: Vec<f64> = b.tolls_pct.iter().flatten().copied().collect();
     assert!(tolls.iter().any(|toll| *toll <= whole) && tolls.iter().any(|toll| *toll >= whole), "{tolls:?}");
-    let text = toll_report::text::text(&run, toll_report::text::ColourMode::Plain);
+    let text =
+        toll_report::text::text(&run, toll_report::text::ColourMode::Plain, toll_report::text::Detail::All);
     assert!(text.contains("Pooled over 3 parts of this run"), "{text}");
 }

@@ -5,7 +5,7 @@ use super::synthetic::{SyntheticArm, SyntheticRun};
 use toll_analysis as analyse;
 use toll_analysis::RunData;
 use toll_record::{Cut, Long, Role, RunResult, Sample, Spread, Step};
-use toll_report::text::{ColourMode, text};
+use toll_report::text::{ColourMode, Detail, text};
 
 const ROUNDS: u32 = 12;
 
@@ -28,9 +28,9 @@ fn what_needs_length_is_told_from_long_windows_alone_and_all_else_from_all() {
     assert!(arm(&run, "B").outcomes.contains_key("stall_s"));
     let long = run.long.clone().unwrap();
     assert_eq!((long.rounds_done, long.window_s), (7, 3.0));
-    let said = text(&run, ColourMode::Plain);
+    let said = text(&run, ColourMode::Plain, Detail::All);
     let line = "From the 7 rounds with windows of 3.0 s: stalled; all else from all 12 rounds, most of them of 1.0 s.";
-    assert!(said.contains(line), "{said}");
+    assert!(said.replace('\n', " ").contains(line), "{said}");
     assert!(said.contains("windows of 1.0 s, 7 of 12 rounds with 3.0 s"), "{said}");
 }
 
@@ -38,7 +38,7 @@ fn what_needs_length_is_told_from_long_windows_alone_and_all_else_from_all() {
 fn without_long_windows_every_outcome_is_told_from_all() {
     let run = analyse::analyse(&recorded());
     assert_eq!(arm(&run, "B").outcomes["stall_s"].values.len(), ROUNDS as usize);
-    assert!(run.long.is_none() && !text(&run, ColourMode::Plain).contains("From the"));
+    assert!(run.long.is_none() && !text(&run, ColourMode::Plain, Detail::All).contains("From the"));
 }
 
 /// Seconds from the first step to the last.
@@ -116,7 +116,7 @@ fn a_run_that_could_not_go_on_says_why_in_its_report() {
     recorded.add_samples(vec![Sample::Cut(Cut { mono_us: end_us + 500_000, reason: reason.into() })]);
     let run = analyse::analyse(&recorded);
     assert!(!run.complete);
-    let shown = text(&run, ColourMode::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = text(&run, ColourMode::Plain, Detail::All).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         shown.contains(&format!("3 of 12 rounds are complete; the run ended early: {reason}; missing:")),
         "{shown}"

@@ -1,22 +1,78 @@
-//! Trust section of a report: what to know before believing the table.
+//! Validity checks of a report: what to know before believing the table, and under which conditions it was measured.
 //!
-//! One line for each fact, for text and Markdown alike.
+//! One line for each fact, for text and Markdown alike; the checks in a word or two for the first screen.
 
 use super::command::format_shell_command;
-use toll_analysis::{describe_margin, estimate_format, judged_outcome, judged_outcome_name};
+use toll_analysis::estimate_format::{self, format_overhead};
+use toll_analysis::{describe_margin, judged_outcome, judged_outcome_name};
 use toll_record::catalogue::{find_definition, is_duration};
 use toll_record::{CountedClock, HeldIn, Role, RunResult, SelfCost};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format;
 
+/// Most controls that the first screen names one by one.
+const MAX_NAMED_CONTROLS: usize = 3;
+/// Minimum detectable effect, percent, from which on a size says nothing.
+const MAX_MDE_PCT: f64 = 100.0;
+/// Most rounds that are worth advising.
+const MAX_ADVISED_ROUNDS: u32 = 1_000;
+
+/// The checks of the first screen: A/A, controls, and the minimum detectable effect.
+pub fn brief_checks(run: &RunResult) -> Vec<String> {
+    let mut checks = vec![match &run.aa {
+        Some(aa) => {
+            let outcome =
+                run.arms.iter().find(|arm| arm.name == aa.arm).and_then(|arm| judged_outcome(run, arm));
+            format!(
+                "A/A {}, {}",
+                outcome.map_or_else(|| "-".to_owned(), estimate_format::format_cell),
+                verdict(aa.ok)
+            )
+        }
+        None => "no A/A in this run".to_owned(),
+    }];
+    if run.controls.len() <= MAX_NAMED_CONTROLS {
+        checks.extend(run.controls.iter().map(|control| {
+            let expected = match control.expected_pct {
+                0.0 => String::new(),
+                pct => format!(", expected {}", format_overhead(pct)),
+            };
+            let arm = run.arms.iter().find(|arm| arm.name == control.arm);
+            let outcome = arm.and_then(|arm| arm.outcomes.get(&control.outcome));
+            let measured = outcome.map_or_else(|| "-".to_owned(), estimate_format::format_cell);
+            format!("{} {measured}{expected}, {}", control.arm, verdict(control.ok))
+        }));
+    } else {
+        let count = |ok: Option<bool>| run.controls.iter().filter(|control| control.ok == ok).count();
+        let counts = [(Some(true), "passed"), (Some(false), "failed"), (None, "not conclusive")];
+        let counts = counts.into_iter().map(|(ok, word)| (count(ok), word)).filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+        checks.push(format!("{} controls: {}", run.controls.len(), counts.join(", ")));
+    }
+    if run.controls.is_empty() {
+        checks.push("no control in this run".to_owned());
+    }
+    checks
+}
+
+fn verdict(ok: Option<bool>) -> &'static str {
+    match ok {
+        Some(true) => "passed",
+        Some(false) => "failed",
+        None => "not conclusive",
+    }
+}
+
 /// (name, fact), in order of use.
-pub fn trust_lines(run: &RunResult) -> Vec<(&'static str, String)> {
+pub fn check_lines(run: &RunResult) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     facts.push(("A/A", describe_aa(run)));
     if run.controls.is_empty() {
         facts.push(("control", describe_missing_control(run)));
     }
-    facts.extend(run.controls.iter().map(|control| ("control", control.text.clone())));
+    facts.extend(
+        run.controls.iter().map(|control| ("control", format!("{}: {}", control.text, verdict(control.ok)))),
+    );
     facts.push((
         "measured",
         format!(
@@ -50,20 +106,18 @@ fn describe_self_cost(cost: &SelfCost) -> String {
 
 fn describe_aa(run: &RunResult) -> String {
     let Some(aa) = &run.aa else { return "none in this run: add a second baseline".to_owned() };
-    let word = match (aa.ci95_pct.or(aa.ci95), aa.ok) {
-        (None, _) => "too few rounds to decide",
-        (Some(_), true) => "no difference, as it should be",
-        (Some(_), false) => "a difference where there is none",
-    };
     let arm = run.arms.iter().find(|arm| arm.name == aa.arm);
-    let toll = match arm.and_then(|arm| judged_outcome(run, arm)) {
-        Some(outcome) if word.starts_with("too few") => estimate_format::format_estimate(outcome),
-        Some(outcome) => Some(estimate_format::describe_estimate(outcome)),
-        None => None,
+    let measured = match arm.and_then(|arm| judged_outcome(run, arm)) {
+        Some(outcome) => estimate_format::describe_estimate(outcome),
+        None => "not measured".to_owned(),
     };
-    let toll = toll.unwrap_or_else(|| "not measured".to_owned());
     let outcome = arm.map_or(run.primary.as_str(), |arm| judged_outcome_name(run, arm));
-    format!("{}, the baseline again: {outcome} {toll}: {word}", aa.arm)
+    let why = match (aa.ok, aa.ci95_pct.or(aa.ci95)) {
+        (None, Some(_)) => format!(" (the interval is wider than ±{})", describe_margin(run)),
+        (None, None) => " (too few rounds)".to_owned(),
+        (Some(_), _) => String::new(),
+    };
+    format!("{}, the baseline again: {outcome} {measured}: {}{why}", aa.arm, verdict(aa.ok))
 }
 
 /// Note on a run without a measured control; names the planned ones.
@@ -130,26 +184,55 @@ fn describe_counted_clock(counted: &CountedClock) -> String {
 
 /// Minimum detectable effect of this run, a sentence.
 pub fn describe_resolution(run: &RunResult) -> String {
-    let Some(mde) = &run.mde else {
-        return "Minimum detectable effect: unknown (too few rounds).".to_owned();
-    };
-    let unit = find_definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
-    let achieved = mde.achieved_pct.map(|pct| format!("{pct:.1}%"));
-    let mut text = match achieved.or_else(|| Some(number_format::format_value(mde.achieved?, unit))) {
-        Some(size) => {
-            let outcome = find_definition(&run.definitions, &run.primary);
-            let title = outcome.map_or(run.primary.as_str(), |outcome| &outcome.title);
-            format!("Minimum detectable effect (80% power) in {title}: {size}")
+    const UNKNOWN: &str = "Minimum detectable effect: unknown (too few rounds).";
+    let Some(mde) = &run.mde else { return UNKNOWN.to_owned() };
+    let definition = find_definition(&run.definitions, &run.primary);
+    let unit = definition.map_or("", |outcome| &outcome.unit);
+    let mut text = match (mde.achieved_pct, mde.achieved) {
+        (Some(pct), _) if pct > MAX_MDE_PCT => {
+            return "This run is too noisy: it does not detect a doubling four times in five.".to_owned();
         }
-        None => "Minimum detectable effect: unknown (too few rounds)".to_owned(),
+        (Some(0.0), _) | (None, Some(0.0)) => {
+            return "Minimum detectable effect: none, since all windows are equal.".to_owned();
+        }
+        (Some(pct), _) => format!("Minimum detectable effect (80% power): {pct:.1}%"),
+        (None, Some(size)) => {
+            format!("Minimum detectable effect (80% power): {}", number_format::format_value(size, unit))
+        }
+        (None, None) => UNKNOWN.trim_end_matches('.').to_owned(),
     };
-    if let Some(planned) = mde.planned_pct {
-        text += &format!(" (predicted: {planned:.1}%)");
-    }
-    if let Some(rounds) = mde.rounds_for_margin {
-        text += &format!("; {} would take {}", describe_margin(run), format_count(rounds.into(), "round"));
+    if let Some(rounds) = mde.rounds_for_margin.filter(|rounds| *rounds <= MAX_ADVISED_ROUNDS) {
+        let (margin, of) = (describe_margin(run), format_count(run.rounds_done.into(), "round"));
+        text += &if rounds <= run.rounds_done {
+            format!(" after {of}; ±{margin} needs no more")
+        } else {
+            format!(" after {of}; ±{margin} needs {rounds}")
+        };
     }
     text + "."
+}
+
+/// Conditions of the run for one line, the most important first.
+pub fn brief_conditions(run: &RunResult) -> Vec<String> {
+    let mut facts = Vec::new();
+    facts.push(match &run.host.counted {
+        Some(_) => "instructions counted".to_owned(),
+        None => format_count(run.host.cpus.into(), "CPU"),
+    });
+    facts.extend(run.server.as_ref().map(|server| format!("{} {}", server.flavour, server.version)));
+    let load = &run.workload;
+    if load.driver != "none" {
+        let speed = load.rate_per_s.map_or_else(
+            || "full speed".to_owned(),
+            |rate| format!("{}/s", number_format::format_grouped(rate)),
+        );
+        facts.push(format!("{}, {}, {speed}", format_count(load.threads.into(), "client"), load.profile));
+    }
+    facts.push(number_format::format_duration_s(match &run.host.counted {
+        Some(counted) => counted.wall_s,
+        None => run.duration_s,
+    }));
+    facts
 }
 
 fn describe_host(run: &RunResult) -> String {
