@@ -13,10 +13,12 @@ export type Arm = record.ArmResult;
 export type Stall = record.StallSpan;
 export type Interval = [number, number];
 
-/** The data block of this file. Throws where it holds none: the template was opened, not a report. */
-export function readPage(): Page {
+/** The data block of this file: JSON, gzip, base64. Rejects where it holds none: the template was opened, not a report. */
+export async function readPage(): Promise<Page> {
   const text = document.getElementById('toll-data')?.textContent ?? '';
-  return JSON.parse(text) as Page;
+  const packed = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  const json = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return (await new Response(json).json()) as Page;
 }
 
 /** What was found in each run. */

@@ -157,15 +157,20 @@ function offPaper(): void {
   redraw();
 }
 
-function begin(): void {
+async function begin(): Promise<void> {
   let page: Page;
   try {
-    page = readPage();
+    page = await readPage();
   } catch {
+    // An older browser lacks DecompressionStream; the template lacks data.
     document
       .getElementById('page')
       ?.replaceChildren(
-        el('p', { class: 'notice' }, 'This is the empty page of toll: open a report.html instead.'),
+        el(
+          'p',
+          { class: 'notice' },
+          'This page holds no data that this browser can read. Open a report.html, in a browser of 2023 or later.',
+        ),
       );
     return;
   }
@@ -183,4 +188,4 @@ function begin(): void {
   void drawAll().then(followLink);
 }
 
-begin();
+void begin();

@@ -7,7 +7,11 @@ export type AaCheck = { arm: string, toll_pct: number | null, ci95_pct: [number,
 /**
  * Where the primary outcome is compared as a difference, in its unit.
  */
-effect?: number | null, ci95?: [number, number] | null, ok: boolean, };
+effect?: number | null, ci95?: [number, number] | null, 
+/**
+ * Passed or failed; null if not conclusive: too few rounds, or an interval wider than ±margin.
+ */
+ok: boolean | null, };
 
 /**
  * Aggregation of a window's readings to one number.
@@ -327,7 +331,11 @@ export type ControlCheck = { arm: string, outcome: string, expected_pct: number,
 /**
  * Where that outcome is compared as a difference, in its unit; none is expected then.
  */
-effect?: number | null, ci95?: [number, number] | null, ok: boolean, text: string, };
+effect?: number | null, ci95?: [number, number] | null, 
+/**
+ * Passed or failed; null if not conclusive: too few rounds, or an interval that holds zero beside the known effect.
+ */
+ok: boolean | null, text: string, };
 
 /**
  * Unit that a meter counts.
@@ -1148,7 +1156,7 @@ set: { [key in string]: string }, };
  */
 export type RunResult = { format: number, toll_version: string, scenario: string, question: string, 
 /**
- * One sentence, drawn from the numbers, with its interval.
+ * One or two sentences, drawn from the numbers.
  */
 answer: string, profile: string, command: Array<string>, seed: number, baseline: string, primary: string, 
 /**

@@ -15,6 +15,7 @@ pub mod own;
 pub mod pages;
 pub mod port;
 pub mod printed;
+pub mod report_page;
 pub mod server;
 pub mod skip;
 pub mod small_disk;

@@ -54,7 +54,11 @@ export function forestSection(page: Page): HTMLElement {
   const panels = outcomes.map(name => panel(page, name)).filter(p => p.rows.length > 0);
   if (panels.length === 0) {
     section.append(
-      el('p', { class: 'empty' }, 'No overhead was measured: no variant has a window beside one of the baseline.'),
+      el(
+        'p',
+        { class: 'empty' },
+        'No overhead was measured: no variant has a window beside one of the baseline.',
+      ),
     );
     return section;
   }

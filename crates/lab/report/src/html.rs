@@ -5,6 +5,10 @@
 
 use super::page::Page;
 use anyhow::Context;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write;
 use toll_net::pcap::profile::json::Document;
 use toll_record::{RunDir, RunResult};
 
@@ -34,25 +38,16 @@ fn fill_template(page: &Page) -> anyhow::Result<String> {
     let (before, after) = TEMPLATE
         .split_once(DATA_MARKER)
         .context("this toll was built with a page that has no place for data: run `make viewer`, rebuild")?;
-    Ok([before, &escape_for_script(&data), after].concat())
+    let packed = pack(&data).context("cannot compress the page's data")?;
+    Ok([before, &packed, after].concat())
 }
 
-/// JSON that cannot end its script block, nor begin a comment or an entity there.
-///
-/// In JSON these characters occur only inside strings, where their escapes mean the same.
-fn escape_for_script(json: &str) -> String {
-    let mut out = String::with_capacity(json.len() + json.len() / 64);
-    for c in json.chars() {
-        match c {
-            '<' => out.push_str("\\u003c"),
-            '>' => out.push_str("\\u003e"),
-            '&' => out.push_str("\\u0026"),
-            '\u{2028}' => out.push_str("\\u2028"),
-            '\u{2029}' => out.push_str("\\u2029"),
-            c => out.push(c),
-        }
-    }
-    out
+/// The data as the page reads it: JSON, gzip, base64. Six times smaller than JSON, and without a character that could end
+/// its script block.
+fn pack(json: &str) -> std::io::Result<String> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(json.as_bytes())?;
+    Ok(BASE64_STANDARD.encode(packed.finish()?))
 }
 
 #[cfg(test)]
@@ -80,9 +75,8 @@ mod tests {
     #[test]
     fn strings_of_a_run_cannot_leave_the_data_block() {
         let hostile = r#"{"a":"</script><script>alert(1)</script><!-- &lt; \u2028"}"#;
-        let inert = escape_for_script(hostile);
-        assert!(!inert.contains(['<', '>', '&']));
-        let back: serde_json::Value = serde_json::from_str(&inert).unwrap();
-        assert_eq!(back, serde_json::from_str::<serde_json::Value>(hostile).unwrap());
+        let packed = pack(hostile).unwrap();
+        assert!(packed.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c)), "{packed}");
+        assert_eq!(toll_testkit::report_page::unpack(&packed), hostile);
     }
 }

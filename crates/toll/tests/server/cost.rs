@@ -188,6 +188,10 @@ fn a_password_in_a_command_is_in_no_file_and_on_no_stream() {
                 "{format}: {}",
                 output_text(&report)
             );
+            if format == "html" {
+                let data = toll_testkit::report_page::page_data(&output_text(&report));
+                assert!(data.contains("***") && !data.contains("HUNTER2"));
+            }
         }
     }
     // An error quotes the tool, or the command.

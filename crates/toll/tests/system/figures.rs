@@ -46,7 +46,7 @@ fn a_run_over_rates_keeps_what_it_sent_and_draws_loss_by_rate() {
     let page = lab.path("page.html");
     let written = lab.toll(&["report", &out, "--format", "html", "-o", &page]);
     assert!(written.status.success(), "{}", output_text(&written));
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = toll_testkit::report_page::page_data(&std::fs::read_to_string(page).unwrap());
     assert!(page.contains("\"capture-lengths-skype\"") && page.contains("\"varied-loss-by-rate\""));
     lab.assert_nothing_left();
 }

@@ -60,7 +60,7 @@ pub fn result(shape: &Shape, recorded: &WrittenData) -> anyhow::Result<RunResult
             ci95_pct: toll("none2").1,
             effect: None,
             ci95: None,
-            ok: true,
+            ok: Some(true),
         }),
         doses: Vec::new(),
         controls: vec![
@@ -109,7 +109,7 @@ fn control(arm: &str, expected_pct: f64, found: (Option<f64>, Option<[f64; 2]>),
         ci95_pct: found.1,
         effect: None,
         ci95: None,
-        ok: true,
+        ok: Some(true),
         text: text.into(),
     }
 }
