@@ -258,7 +258,7 @@ fn advise_complete_capture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) ->
                 let (named, more) = alike.split_at(alike.len().min(MAX_NAMED_ALIKE));
                 let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
                 format!(
-                    "Captures every query: {lowest}. Not to be told apart from it: {}{more}.",
+                    "Captures every query: {lowest}. Cannot be distinguished from it: {}{more}.",
                     named.join(", ")
                 )
             }

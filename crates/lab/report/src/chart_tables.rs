@@ -3,7 +3,7 @@
 //! A row for each line, a column for each position. Intervals are beside the values if they fit.
 
 use super::markdown::escape_markdown;
-use super::text::WIDTH;
+use super::terminal::WIDTH;
 use std::borrow::Cow;
 use std::fmt::Write;
 use toll_analysis::both_clocks;

@@ -1,7 +1,7 @@
 //! Results of several runs together: pooled, or side by side.
 
 use super::markdown::escape_markdown;
-use super::text::WIDTH;
+use super::terminal::WIDTH;
 use super::{chart_tables, pooled};
 use std::fmt::Write;
 use textwrap::Options;

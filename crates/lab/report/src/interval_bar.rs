@@ -49,7 +49,7 @@ impl Axis {
 
     fn scale(&self, value: f64) -> f64 {
         match self.unit {
-            None => toll_stats::pct_to_log_ratio(value.max(-99.9)),
+            None => (value.max(-99.9) / 100.0).ln_1p(),
             Some(_) => value,
         }
     }
@@ -62,7 +62,7 @@ impl Axis {
     /// Values at both ends and at zero, above the bars.
     pub fn labels(&self) -> String {
         let write = |scaled: f64| match &self.unit {
-            None => format_overhead(toll_stats::log_ratio_to_pct(scaled)),
+            None => format_overhead(100.0 * scaled.exp_m1()),
             Some(unit) => format_signed(scaled, unit),
         };
         let mut line = vec![' '; self.width];

@@ -23,4 +23,5 @@ mod page;
 mod parties;
 mod pooled;
 mod table;
+mod terminal;
 pub mod text;

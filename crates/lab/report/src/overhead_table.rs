@@ -3,7 +3,7 @@
 //! The baseline and the controls have no row: the checks above the table cover them.
 
 use super::interval_bar::Axis;
-use super::text::{self, ColourMode, WIDTH};
+use super::terminal::{Terminal, clip};
 use std::collections::BTreeSet;
 use toll_analysis::estimate_format::{self, format_brief, format_ends, verdict_word};
 use toll_analysis::{COMPLETE_SHARE, describe_margin, harm, judged_outcome, judged_outcome_name};
@@ -49,7 +49,7 @@ pub fn rows(run: &RunResult) -> usize {
 }
 
 /// Appends the table. Nothing, if no treatment was measured.
-pub fn write(out: &mut String, run: &RunResult, ink: ColourMode) {
+pub fn write(term: &mut Terminal, run: &RunResult) {
     let rows: Vec<Row> = run
         .arms
         .iter()
@@ -59,21 +59,18 @@ pub fn write(out: &mut String, run: &RunResult, ink: ColourMode) {
     if rows.is_empty() {
         return;
     }
-    let layout = Layout::of(run, &rows);
-    text::write_line(out, &text::bold(ink, &title(run, &rows, layout.has_hidden)));
-    text::write_line(out, &text::bold(ink, layout.head().trim_end()));
+    let layout = Layout::of(run, &rows, term.width);
+    term.bold_line(&title(run, &rows, layout.has_hidden));
+    term.bold_line(layout.head().trim_end());
     for group in groups(run, &rows) {
-        text::write_line(out, &group.heading);
+        term.line(&group.heading);
         for row in &group.rows {
-            text::write_line(
-                out,
-                text::paint_verdict(ink, row.outcome.verdict, layout.line(*row).trim_end()).as_str(),
-            );
+            term.verdict_line(row.outcome.verdict, layout.line(*row).trim_end());
         }
     }
 }
 
-/// `Mean response time vs none (2.70 ms), 95% confidence intervals`
+/// `Mean response time vs none (2.70 ms), 95% CI`
 fn title(run: &RunResult, rows: &[Row], has_hidden: bool) -> String {
     let heading = capitalise(
         find_definition(&run.definitions, &run.primary).map_or(run.primary.as_str(), |o| &o.title),
@@ -83,7 +80,7 @@ fn title(run: &RunResult, rows: &[Row], has_hidden: bool) -> String {
         _ => String::new(),
     };
     let hidden = if has_hidden { "; ~ includes 0" } else { "" };
-    format!("{heading}{vs}, {:.0}% confidence intervals{hidden}", 100.0 * (1.0 - run.alpha))
+    format!("{heading}{vs}, {:.0}% CI{hidden}", 100.0 * (1.0 - run.alpha))
 }
 
 /// What the rows are compared with, in their order.
@@ -199,7 +196,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn of(run: &'a RunResult, rows: &[Row]) -> Self {
+    fn of(run: &'a RunResult, rows: &[Row], width: usize) -> Self {
         let widest = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or(0);
         let ends = |row: &Row, i: usize| format_ends(row.outcome).map_or(0, |ends| ends[i].chars().count());
         let ends = [widest(&|row| ends(row, 0)), widest(&|row| ends(row, 1))];
@@ -213,10 +210,10 @@ impl<'a> Layout<'a> {
             has_hidden: false,
         };
         let full_title = widest(&|row| row.arm.title.chars().count());
-        while layout.fixed_width() + NARROWEST_TITLE.min(full_title) + 2 > WIDTH
+        while layout.fixed_width() + NARROWEST_TITLE.min(full_title) + 2 > width
             && layout.extras.pop().is_some()
         {}
-        let left = WIDTH.saturating_sub(layout.fixed_width() + 2);
+        let left = width.saturating_sub(layout.fixed_width() + 2);
         layout.title = full_title.min(left);
         if let Some(axis) = &mut layout.axis {
             axis.width = (axis.width + left - layout.title).min(WIDEST_BAR);
@@ -255,7 +252,7 @@ impl<'a> Layout<'a> {
     fn line(&self, row: Row) -> String {
         let mut line = format!("  {:<name$}", row.arm.name, name = self.name);
         if self.title > 0 {
-            line += &format!("  {:<title$}", text::clip(&row.arm.title, self.title), title = self.title);
+            line += &format!("  {:<title$}", clip(&row.arm.title, self.title), title = self.title);
         }
         line += &format!("  {:>width$}", format_brief(row.outcome), width = self.estimate);
         if let Some([low_width, high_width]) = self.ends {

@@ -55,7 +55,7 @@ pub fn run(args: &Report) -> Result<ExitCode> {
         args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
     let results: Vec<RunResult> =
         dirs.iter().map(toll_analysis::analyse_run_dir).collect::<Result<_, _>>().context("cannot report")?;
-    let detail = if args.all { Detail::All } else { Detail::Brief };
+    let detail = if args.all { Detail::All } else { Detail::Brief { columns: terminal_columns() } };
     let content = render(&dirs, &results, args.format, detail, args.output.is_none())?;
     match &args.output {
         Some(path) => std::fs::write(path, content)
@@ -116,6 +116,13 @@ pub fn judge_bounds(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
         }
     }
     Ok(code)
+}
+
+/// Columns of the terminal: as COLUMNS or the terminal itself says.
+pub fn terminal_columns() -> usize {
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let shown = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    named.or_else(shown).unwrap_or(usize::MAX)
 }
 
 /// Colours if standard output is a terminal, unless disabled (<https://no-color.org>).

@@ -252,7 +252,13 @@ pub(super) fn finish_run(
 ) -> anyhow::Result<ExitCode> {
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
-    super::report::print_report(&super::report::render(&dirs, &results, format, Detail::Brief, true)?)?;
+    super::report::print_report(&super::report::render(
+        &dirs,
+        &results,
+        format,
+        Detail::Brief { columns: super::report::terminal_columns() },
+        true,
+    )?)?;
     let shown = finished.dir.display();
     let unwritten =
         finished.write_error.or_else(|| write_page(&dirs[0], &results[0], finished.reader_mode).err());

@@ -298,7 +298,7 @@ fn the_verb_lays_unlike_runs_side_by_side_in_every_form() {
     assert_eq!(json["overlay"]["differ_in"][0], "kernel");
     assert_eq!(json["overlay"]["platforms"][1]["name"], "2-core x86_64 vm, kernel 6.18");
     assert!(json.get("pooled").is_none() && json["runs"].as_array().unwrap().len() == 2);
-    assert!(said("html").contains(r#""overlay":{"#));
+    assert!(toll_testkit::report_page::page_data(&said("html")).contains(r#""overlay":{"#));
     // The same host twice is no other platform.
     let again = toll(&["report", &old, &old, "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
