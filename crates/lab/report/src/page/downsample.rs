@@ -2,10 +2,10 @@
 //!
 //! Never averages: every point that is kept was measured.
 
-/// Most points of a series. At 1280 px a point in ten is visible; the rest is for zooming in.
+/// Most points of a series. At 1280 px a point in six is visible; the rest is for zooming in.
 ///
-/// Three hours of one-second samples and twenty minutes of 100 ms bins are not reduced.
-pub const MAX_POINTS: usize = 12_000;
+/// Two hours of one-second samples and thirteen minutes of 100 ms bins are not reduced.
+pub const MAX_POINTS: usize = 8_000;
 
 /// Rising indices of `values` to keep. All of them if there are at most `keep`.
 ///
