@@ -20,7 +20,9 @@ build: ## build target/release/toll
 	cargo build --release --bin toll
 
 .PHONY: demo
-demo: setup build ## what does watching cost? eight minutes: counted in virtual machines, then measured; report at the end
+demo: ## what does watching cost? eight minutes: counted in virtual machines, then measured; report at the end
+	@scripts/setup --demo
+	@$(MAKE) --no-print-directory build
 	$(AS_ROOT) $(TOLL) run tcpdump-impact --profile quick --exact --time 8m
 
 .PHONY: test

@@ -201,13 +201,10 @@ pub fn describe_resolution(run: &RunResult) -> String {
         }
         (None, None) => UNKNOWN.trim_end_matches('.').to_owned(),
     };
-    if let Some(rounds) = mde.rounds_for_margin.filter(|rounds| *rounds <= MAX_ADVISED_ROUNDS) {
-        let (margin, of) = (describe_margin(run), format_count(run.rounds_done.into(), "round"));
-        text += &if rounds <= run.rounds_done {
-            format!(" after {of}; ±{margin} needs no more")
-        } else {
-            format!(" after {of}; ±{margin} needs {rounds}")
-        };
+    text += &format!(" after {}", format_count(run.rounds_done.into(), "round"));
+    let more = |rounds: &u32| *rounds > run.rounds_done && *rounds <= MAX_ADVISED_ROUNDS;
+    if let Some(rounds) = mde.rounds_for_margin.filter(more) {
+        text += &format!("; ±{} needs {rounds}", describe_margin(run));
     }
     text + "."
 }

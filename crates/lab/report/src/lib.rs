@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod axis;
 pub mod bound;
 mod chart_tables;
 mod checks;
@@ -12,6 +13,7 @@ pub mod combined;
 mod command;
 mod dose_lines;
 mod findings;
+pub mod forest_plot;
 pub mod html;
 mod interval_bar;
 pub mod json;

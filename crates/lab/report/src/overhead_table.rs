@@ -2,7 +2,8 @@
 //!
 //! The baseline and the controls have no row: the checks above the table cover them.
 
-use super::interval_bar::Axis;
+use super::axis::Axis;
+use super::interval_bar::Bars;
 use super::terminal::{Terminal, clip};
 use std::collections::BTreeSet;
 use toll_analysis::estimate_format::{self, format_brief, format_ends, verdict_word};
@@ -190,7 +191,7 @@ struct Layout<'a> {
     estimate: usize,
     /// Width of either end of an interval; none where no row has one.
     ends: Option<[usize; 2]>,
-    axis: Option<Axis>,
+    bars: Option<Bars>,
     extras: Vec<Extra<'a>>,
     has_hidden: bool,
 }
@@ -205,7 +206,7 @@ impl<'a> Layout<'a> {
             title: 0,
             estimate: widest(&|row| format_brief(row.outcome).chars().count()),
             ends: (ends[0] > 0).then_some(ends),
-            axis: Axis::over(rows.iter().map(|row| row.outcome), NARROWEST_BAR),
+            bars: Axis::over(rows.iter().map(|row| row.outcome)).map(|axis| Bars::new(axis, NARROWEST_BAR)),
             extras: extras(run, rows),
             has_hidden: false,
         };
@@ -215,8 +216,8 @@ impl<'a> Layout<'a> {
         {}
         let left = width.saturating_sub(layout.fixed_width() + 2);
         layout.title = full_title.min(left);
-        if let Some(axis) = &mut layout.axis {
-            axis.width = (axis.width + left - layout.title).min(WIDEST_BAR);
+        if let Some(bars) = &mut layout.bars {
+            bars.width = (bars.width + left - layout.title).min(WIDEST_BAR);
         }
         let is_hidden = |row: &Row, extra: &Extra| extra_cell(row, extra.definition) == "~";
         layout.has_hidden = rows.iter().any(|row| layout.extras.iter().any(|extra| is_hidden(row, extra)));
@@ -226,7 +227,7 @@ impl<'a> Layout<'a> {
     /// All columns but the title.
     fn fixed_width(&self) -> usize {
         let ends = self.ends.map_or(0, |[low, high]| low + high + 5);
-        let bar = self.axis.as_ref().map_or(0, |axis| axis.width + 2);
+        let bar = self.bars.as_ref().map_or(0, |bars| bars.width + 2);
         let extras: usize = self.extras.iter().map(|extra| extra.width + 2).sum();
         2 + self.name + 2 + self.estimate + ends + bar + extras
     }
@@ -240,8 +241,8 @@ impl<'a> Layout<'a> {
         if let Some([low, high]) = self.ends {
             line += &format!(" {:<width$}", "", width = low + high + 4);
         }
-        if let Some(axis) = &self.axis {
-            line += &format!("  {}", axis.labels());
+        if let Some(bars) = &self.bars {
+            line += &format!("  {}", bars.labels());
         }
         for extra in &self.extras {
             line += &format!("  {:>width$}", extra.head, width = extra.width);
@@ -261,8 +262,8 @@ impl<'a> Layout<'a> {
                 None => " ".repeat(low_width + high_width + 5),
             };
         }
-        if let Some(axis) = &self.axis {
-            line += &format!("  {}", axis.bar(row.outcome));
+        if let Some(bars) = &self.bars {
+            line += &format!("  {}", bars.bar(row.outcome));
         }
         for extra in &self.extras {
             line += &format!("  {:>width$}", extra_cell(&row, extra.definition), width = extra.width);

@@ -10,7 +10,7 @@ use toll_analysis::{AnalysedRun, CombinedRuns};
 use toll_record::{Plan, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::text::{self, ColourMode, Detail};
-use toll_report::{combined, html, json, markdown, names};
+use toll_report::{combined, forest_plot, html, json, markdown, names};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -47,6 +47,8 @@ pub enum Format {
     Json,
     Md,
     Html,
+    /// A picture of one run's overheads
+    Svg,
 }
 
 /// Analyses the runs again from their raw lines and prints the results.
@@ -93,6 +95,10 @@ pub fn render(
         }
         Format::Json => json::json(results, together.as_ref())?,
         Format::Html => html::html(dirs, results)?,
+        Format::Svg => match results {
+            [run] => forest_plot::svg(run)?,
+            _ => anyhow::bail!("a picture shows one run: name one, or use --format html"),
+        },
     })
 }
 

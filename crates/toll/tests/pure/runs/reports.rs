@@ -8,7 +8,7 @@ use toll_analysis as analyse;
 use toll_record::{Role, RunResult, Step};
 use toll_report::bound::Bound;
 use toll_report::text::{ColourMode, Detail, text};
-use toll_report::{json, markdown};
+use toll_report::{forest_plot, json, markdown};
 
 fn a_run() -> RunResult {
     analyse::analyse(&SyntheticRun::with(11, 12, SyntheticArm::usual()).record())
@@ -159,6 +159,17 @@ fn every_doubt_is_in_the_document() {
     for code in codes {
         assert!(page.contains(&format!("| `{code}` |")), "docs/reference/report.md lacks {code}");
     }
+}
+
+#[test]
+fn the_picture_has_a_row_for_each_treatment_and_none_without_an_interval() {
+    let picture = forest_plot::svg(&a_run()).unwrap();
+    assert_eq!(picture.matches("<circle ").count(), 3, "{picture}");
+    for says in ["Throughput vs none", ">B<tspan", "-50% [-51, -49]", "</svg>"] {
+        assert!(picture.contains(says), "{says}: {picture}");
+    }
+    let one_round = analyse::analyse(&SyntheticRun::with(2, 1, SyntheticArm::usual()).record());
+    assert!(forest_plot::svg(&one_round).unwrap_err().to_string().contains("interval in qps"));
 }
 
 #[test]
