@@ -7,12 +7,17 @@ use std::path::PathBuf;
 use toll_model::scenario::Preset;
 use toll_testkit::pages::repository;
 
-/// A stored run: its path from the root on, and the head of its report.
+/// A stored run: its path from the root on, and its report up to the table of overheads.
 struct Stored {
     path: String,
     host: String,
+    question: String,
+    command: String,
     head: String,
 }
+
+/// Parts of a report that a page quotes: heading, result and checks, overheads.
+const PARTS: usize = 3;
 
 fn directories(at: PathBuf) -> Vec<PathBuf> {
     let mut found: Vec<_> =
@@ -26,15 +31,20 @@ fn stored() -> BTreeMap<String, Vec<Stored>> {
     let mut found: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
     for run in directories(repository().join("runs")).into_iter().flat_map(directories) {
         let report = std::fs::read_to_string(run.join("report.txt")).unwrap();
-        let head = report.split("\n\n").next().unwrap().to_owned();
-        let scenario = head.split([' ', ':']).next().unwrap().to_owned();
-        let host = std::fs::read_to_string(run.join("host.json")).unwrap();
-        let host: serde_json::Value = serde_json::from_str(&host).unwrap();
+        let head = report.split("\n\n").take(PARTS).collect::<Vec<_>>().join("\n\n");
+        let read = |file: &str| -> serde_json::Value {
+            serde_json::from_str(&std::fs::read_to_string(run.join(file)).unwrap()).unwrap()
+        };
+        let (host, plan) = (read("host.json"), read("plan.json"));
+        let command = plan["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+        let scenario = plan["scenario"].as_str().unwrap().to_owned();
         let of = |name: &str| host[name].as_str().unwrap_or("-").to_owned();
         found.entry(scenario).or_default().push(Stored {
             path: run.strip_prefix(repository()).unwrap().display().to_string(),
             host: format!("{}, {}, {}, Linux {}", of("label"), of("cpu_model"), of("os"), of("kernel")),
-            head,
+            question: plan["question"].as_str().unwrap().to_owned(),
+            command: shell_words::join(command),
+            head: head.trim_end().to_owned(),
         });
     }
     found
@@ -50,16 +60,16 @@ fn the_pages_of_stored_runs_are_current() {
            | scenario | question | runs |\n|---|---|---|\n";
     for (scenario, runs) in &all {
         let question = Preset::named(scenario).map(|preset| preset.scenario().unwrap().question);
-        let question = question.unwrap_or_default();
+        let question = question.unwrap_or_else(|| runs[0].question.clone());
         writeln!(index, "| [{scenario}]({scenario}.md) | {} | {} |", escape(&question), runs.len()).unwrap();
         let mut page = heading(&format!("Stored runs of {scenario}"));
         write!(page, "\n{}\n", escape(&question)).unwrap();
         for run in runs {
-            let (path, host, head) = (&run.path, escape(&run.host), &run.head);
+            let (path, host, head, command) = (&run.path, escape(&run.host), &run.head, &run.command);
             let name = path.trim_start_matches("runs/");
             write!(
                 page,
-                "\n## {name}\n\n{host}.\n\n```text\n{head}\n```\n\nThe whole report: `{path}/report.txt`.\n"
+                "\n## {name}\n\n{host}. Command: `{command}`.\n\n```text\n{head}\n```\n\nThe whole report: `{path}/report.txt`.\n"
             )
             .unwrap();
         }
