@@ -3,9 +3,10 @@
 # Reads what scripts/safety exported; prints how it goes and what differs; exit code 1 if something does.
 set -euo pipefail
 here=$PWD/scripts/safety.d
-# Every arm of the scenario, in its order; and those that write something to be kept.
+# Every arm of the scenario, in its order; and those that write something to be kept. The socket tap needs the host's own
+# process numbers, which a namespace hides.
 scenario=scenarios/tcpdump-impact.toml
-mapfile -t every_arm < <(awk -F '"' '/^\[/ { arm = /^\[\[arm\]\]/ } arm && /^name =/ { print $2 }' $scenario)
+mapfile -t every_arm < <(awk -F '"' '/^\[/ { arm = /^\[\[arm\]\]/ } arm && /^name =/ && $2 != "toll-sockets" { print $2 }' $scenario)
 writing_arms=$(awk -F '"' '/^name =/ { name = $2 } /^artefact =/ && $2 != "server" { print name }' $scenario)
 source "$here/host.bash"
 here=$root/safety.d # the checkout may lie below the /tmp that is hidden now
