@@ -249,13 +249,18 @@ fn interim_half_pct(runs: &[RunDir], whole: &WholeRun, dir: &Path) -> anyhow::Re
     Ok(half_pct)
 }
 
+/// State of the toll inside a machine, in the machine's own memory: it runs as root there, and the state of the user who
+/// started it is not root's.
+const GUEST_STATE: (&str, &str) = ("XDG_STATE_HOME", "/run/state");
+
 /// Variables of toll's own environment that a child is given here too, and those that treatments are given by name.
 fn environment(resolved: &ResolvedScenario) -> Vec<(String, String)> {
     let harmless = child_process::harmless_variables()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let names = resolved.arms.iter().flat_map(|arm| arm.env.iter());
     let named = names.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
-    harmless.chain(named).collect::<BTreeMap<_, _>>().into_iter().collect()
+    let state = (GUEST_STATE.0.to_owned(), GUEST_STATE.1.to_owned());
+    harmless.chain(named).chain([state]).collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
 /// Moves what is in a directory, if there is one, to another of the same file system.

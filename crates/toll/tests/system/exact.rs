@@ -20,10 +20,13 @@ fn can_count() -> bool {
     }
 }
 
+fn optimised_program() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("release").join("toll")
+}
+
 /// For the optimised program: what instructions it takes is asked. `None`, with a reason: it was not built.
 pub fn optimised() -> Option<Lab> {
-    let shared = env!("CARGO_TARGET_TMPDIR");
-    let program = std::path::Path::new(shared).with_file_name("release").join("toll");
+    let (shared, program) = (env!("CARGO_TARGET_TMPDIR"), optimised_program());
     if !program.exists() {
         toll_testkit::skip!("{} is missing: make build", program.display());
         return None;
@@ -92,6 +95,38 @@ fn counted_overheads_come_out_the_same_whatever_the_host_does() {
         let [one, other] = counted.each_ref().map(|result| overhead_pct(result, name));
         assert!((one - other).abs() < 0.3, "{name}: {one}% and {other}%");
     }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_ordinary_user_counts_and_has_the_run_and_its_own_state() {
+    let Some(lab) = optimised() else { return };
+    if !lab.is_root {
+        toll_testkit::skip!("becoming another user needs root");
+        return;
+    }
+    // A prepared kernel of the user's own: to download one takes longer than to count.
+    let home = tempfile::tempdir().unwrap();
+    let words = format!(
+        "mkdir -p {0}/.cache/toll && cp -r {1}/cache/toll/vm {0}/.cache/toll/ && chown -R 65534:65534 {0}",
+        home.path().display(),
+        env!("CARGO_TARGET_TMPDIR")
+    );
+    assert!(Command::new("sh").args(["-c", &words]).status().unwrap().success(), "a prepared kernel");
+    let out = home.path().join("run").display().to_string();
+    let arguments = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", "env", "-u", "XDG_STATE_HOME"];
+    let ran = Command::new("setpriv")
+        .args(arguments)
+        .arg(format!("HOME={}", home.path().display()))
+        .arg(format!("TOLL_LOCK_DIR={}", home.path().display()))
+        .arg(optimised_program())
+        .args(["cost", "--exact", "--rounds", "2", "--seed", "1", "--out", &out, "--", "sleep", "1000"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", output_text(&ran));
+    let overhead = overhead_pct(&read_result(&out), "command");
+    assert!(overhead.abs() < 0.3, "sleep {overhead}%");
     lab.assert_nothing_left();
 }
 
