@@ -67,8 +67,9 @@ const JITTER: f64 = 0.2;
 
 impl ResolvedScenario {
     pub fn new(mut scenario: Scenario, overrides: &RunOverrides) -> anyhow::Result<Self> {
+        let chosen = overrides.arms.as_ref().map(|names| scenario.resolve_names(names));
         if let Some(device) = &overrides.receive_on {
-            scenario.restrict_to_receiver(device, overrides.arms.as_deref())?;
+            scenario.restrict_to_receiver(device, chosen.as_deref())?;
         }
         let profile_name = overrides.profile.clone().unwrap_or_else(|| default_profile(&scenario));
         let mut profile = scenario.profile.get(&profile_name).cloned().with_context(|| {
@@ -130,7 +131,7 @@ impl ResolvedScenario {
             workload.tables,
             workload.rows
         );
-        let mut arms = arm_selection::select_arms(&scenario, &profile, overrides)?;
+        let mut arms = arm_selection::select_arms(&scenario, chosen.as_ref().or(profile.arms.as_ref()))?;
         for arm in &mut arms {
             workload::inherit_rate(arm, &scenario.workload);
         }

@@ -19,6 +19,7 @@ pub fn expand_sweep(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
             let counterpart = other.filter(|name| curves.iter().any(|c| c.name == *name));
             let mut point = (*arm).clone();
             point.name = at(&arm.name);
+            point.alias = arm.alias.iter().map(|alias| at(alias)).collect();
             point.title = format!("{}, at {percent}% of what {of} attains", arm.title);
             point.against = counterpart.map(at);
             point.curve = Some(arm.name.clone());
