@@ -45,7 +45,7 @@ pub struct Run {
     #[arg(long, value_parser = ["toll", "sysbench"])]
     driver: Option<String>,
     /// Only these variants (the baseline is always among them)
-    #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
+    #[arg(long, alias = "variants", value_delimiter = ',', value_name = "none,B,K")]
     arms: Option<Vec<String>>,
     /// Time from the pilot to the last window; windows and rounds are chosen for it
     #[arg(long, value_name = "30m")]
