@@ -270,12 +270,13 @@ mod tests {
         let scenario = scenario::Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
         for (text, expected) in [
             ("tcp-64.qps<-5%", ""),
+            ("unix-64b.qps<-5%", ""),
             ("tcp-64.stall_s>0.5s", ""),
             ("tcp-64.stall_s>0.5", ""),
             ("tcp-64.caught_pct<98%", ""),
             ("unix-64.caught_pct<98", ""),
             ("dump-tcp.elapsed_s>5%", ""),
-            ("Q.qps<-5%", "no arm \"Q\": it has unix-64, unix-64b, tcp-64"),
+            ("Q.qps<-5%", "no arm \"Q\": it has unix-64, unix-64-again, tcp-64"),
             ("unix-64.qps<-5%", "another arm"),
             ("unix-1.qps<-5%", "another arm"),
             ("tcp-64.elapsed_s>5%", "only arms whose window ends when"),

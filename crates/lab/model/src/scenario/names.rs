@@ -124,6 +124,12 @@ fn check_form(name: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{ResolvedScenario, RunOverrides};
+    use crate::scenario::PRESETS;
+    use toll_record::Role;
+
+    /// Longest name: the report's table has 100 columns.
+    const LONGEST: usize = 22;
 
     /// Three variants, the third with these lines of its own, and these lines of the profile.
     fn scenario(profile: &str, third: &str) -> Result<Scenario, String> {
@@ -181,6 +187,18 @@ mod tests {
         assert!(scenario("", &same).unwrap_err().contains("the alias `n` of arm `nap-2`"));
     }
 
+    #[test]
+    fn a_plan_has_the_names_and_never_the_aliases() {
+        let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
+        let overrides = RunOverrides {
+            arms: Some(["none2", "B", "tcpdump-file", "pfs"].map(str::to_owned).into()),
+            ..RunOverrides::default()
+        };
+        let names: Vec<String> =
+            ResolvedScenario::new(scenario, &overrides).unwrap().arms.into_iter().map(|a| a.name).collect();
+        assert_eq!(names, ["baseline", "baseline-again", "tcpdump-file", "perf-schema"]);
+    }
+
     /// A plan of `scenario` with these arms: their names, and the swept arm of each.
     fn plan(scenario: &str, arms: &[(&str, Option<&str>)]) -> Plan {
         let arm = |(name, curve): &(&str, Option<&str>)| {
@@ -202,11 +220,38 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_found_by_the_aliases_of_its_scenario() {
+    fn a_run_is_found_by_the_names_of_today_and_by_those_it_was_stored_under() {
+        let name = |plan: &Plan, name: &str| other_names(plan, "").get(name).cloned();
+        let stored = plan("tcpdump-impact", &[("none", None), ("B", None)]);
+        assert_eq!(name(&stored, "tcpdump-file").as_deref(), Some("B"));
+        assert_eq!(name(&stored, "baseline").as_deref(), Some("none"));
+        assert_eq!(name(&stored, "B"), None, "its own name needs no other");
+        assert_eq!(name(&stored, "tcpdump-text"), None, "not in this run");
+        let swept =
+            plan("tcpdump-impact", &[("tcpdump-file", None), ("tcpdump-file-50", Some("tcpdump-file"))]);
+        assert_eq!(name(&swept, "B").as_deref(), Some("tcpdump-file"));
+        assert_eq!(name(&swept, "B-50").as_deref(), Some("tcpdump-file-50"));
         let own = "name = \"mine\"\nquestion = \"?\"\nbaseline = \"one\"\nprimary = \"qps\"\n[profile.a]\nrounds = 1\n\
              window = \"2s\"\nsettle = \"0s\"\n[[arm]]\nname = \"one\"\nalias = \"1\"\ntitle = \"1\"\nrole = \"baseline\"\n";
         let mine = plan("mine", &[("one", None)]);
         assert_eq!(other_names(&mine, own), BTreeMap::from([("1".to_owned(), "one".to_owned())]));
         assert_eq!(other_names(&mine, "no scenario"), BTreeMap::new());
+    }
+
+    #[test]
+    fn the_names_of_every_preset_speak_and_fit_into_the_report() {
+        for preset in PRESETS {
+            let scenario = preset.scenario().unwrap();
+            for Arm { name, role, .. } in &scenario.arms {
+                let place = format!("{} of {}", name, preset.name);
+                assert!((3..=LONGEST).contains(&name.len()), "{place}");
+                assert!(name.split('-').any(|word| word.len() > 2), "{place} has words");
+                assert!(name.split('-').all(|word| !word.chars().all(char::is_uppercase)), "{place}");
+                let is_repeated = name.strip_suffix("-again").is_some_and(|first| {
+                    find_arm(&scenario.arms, first).is_some_and(|arm| arm.role == Role::Baseline)
+                });
+                assert_eq!(*role == Role::Aa, is_repeated, "{place}");
+            }
+        }
     }
 }
