@@ -21,10 +21,10 @@ make_servers
 say "a primary and its replica are up after $((SECONDS - begun)) s"
 
 if [ "$SAFETY_QUICK" = yes ]; then
-  every_arm=(none sleep A general audit pfs B H K dumpcap)
-  kill_arms=(A audit pfs B H)
+  every_arm=(baseline placebo slowlog-all general-log audit-plugin perf-schema tcpdump-file tcpdump-pipe tcpdump-text dumpcap)
+  kill_arms=(slowlog-all audit-plugin perf-schema tcpdump-file tcpdump-pipe)
 else
-  kill_arms=(A slow-limit general audit pfs B H K sleep)
+  kill_arms=(slowlog-all slowlog-sampled general-log audit-plugin perf-schema tcpdump-file tcpdump-pipe tcpdump-text placebo)
 fi
 run_every_arm "${every_arm[@]}"
 run_kills "${kill_arms[@]}"

@@ -1,19 +1,20 @@
-//! Bounds for `--fail-if`, such as `B.latency_us_p99>20%`, and their judgement.
+//! Bounds for `--fail-if`, such as `agent.latency_us_p99>20%`, and their judgement.
 //!
 //! A bound on an overhead fails if the overhead is beyond it *and* its interval excludes zero on the harmful
 //! side. An overhead that this run cannot distinguish from zero never fails. With too few rounds for an
 //! interval the estimate alone decides, and the judgement says so. Never rounds.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use toll_analysis::estimate_format;
 use toll_model::scenario::{self, OnExit};
 use toll_record::catalogue::{self, is_duration};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Role, RunResult, Verdict};
 
-/// `ARM.OUTCOME>N%`, or `<` for outcomes of which more is better: `B.qps<-10%`.
+/// `ARM.OUTCOME>N%`, or `<` for outcomes of which more is better: `agent.qps<-10%`.
 ///
 /// For outcomes that are compared as differences, or not at all, N is in the outcome's unit:
-/// `B.stall_s>0.5s`, `B.caught_pct<98%`.
+/// `agent.stall_s>0.5s`, `agent.caught_pct<98%`. An alias of the arm is as good as its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
     arm: String,
@@ -32,7 +33,9 @@ enum Direction {
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BoundError {
-    #[error("{0:?} is not a bound: write ARM.OUTCOME>N%, such as 'B.latency_us_p99>20%' or 'B.qps<-10%'")]
+    #[error(
+        "{0:?} is not a bound: write ARM.OUTCOME>N%, such as 'agent.latency_us_p99>20%' or 'agent.qps<-10%'"
+    )]
     Form(String),
     #[error("there is no outcome {name:?} in {bound:?}: choose one of {known}")]
     Outcome { bound: String, name: String, known: String },
@@ -104,7 +107,7 @@ impl Bound {
         baseline: &str,
     ) -> Result<(), BoundError> {
         let outcome = self.find_definition(outcomes)?;
-        let arm = arms.iter().find(|arm| arm.name == self.arm).ok_or_else(|| BoundError::Arm {
+        let arm = scenario::find_arm(arms, &self.arm).ok_or_else(|| BoundError::Arm {
             arm: self.arm.clone(),
             known: arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
@@ -160,6 +163,13 @@ impl Bound {
             });
         }
         Ok(outcome)
+    }
+
+    /// The bound with the run's own name of its arm. `other_names`: as of [`scenario::other_names`].
+    #[must_use]
+    pub fn resolve_name(&self, other_names: &BTreeMap<String, String>) -> Self {
+        let arm = other_names.get(&self.arm).unwrap_or(&self.arm).clone();
+        Self { arm, ..self.clone() }
     }
 
     /// Judges one run.
@@ -260,12 +270,13 @@ mod tests {
         let scenario = scenario::Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
         for (text, expected) in [
             ("tcp-64.qps<-5%", ""),
+            ("unix-64b.qps<-5%", ""),
             ("tcp-64.stall_s>0.5s", ""),
             ("tcp-64.stall_s>0.5", ""),
             ("tcp-64.caught_pct<98%", ""),
             ("unix-64.caught_pct<98", ""),
             ("dump-tcp.elapsed_s>5%", ""),
-            ("Q.qps<-5%", "no arm \"Q\": it has unix-64, unix-64b, tcp-64"),
+            ("Q.qps<-5%", "no arm \"Q\": it has unix-64, unix-64-again, tcp-64"),
             ("unix-64.qps<-5%", "another arm"),
             ("unix-1.qps<-5%", "another arm"),
             ("tcp-64.elapsed_s>5%", "only arms whose window ends when"),
@@ -282,6 +293,14 @@ mod tests {
         ] {
             let said = error_text(text, &scenario);
             assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_bound_takes_the_name_that_the_run_has_for_its_arm() {
+        let other_names = BTreeMap::from([("B".to_owned(), "tcpdump-file".to_owned())]);
+        for (text, expected) in [("B.qps<-10%", "tcpdump-file.qps<-10%"), ("K.qps<-10%", "K.qps<-10%")] {
+            assert_eq!(text.parse::<Bound>().unwrap().resolve_name(&other_names).to_string(), expected);
         }
     }
 

@@ -106,7 +106,7 @@ const COMMAND: &str = "command";
 const TEMPLATE: &str = r#"
 name = "cost"
 question = "What does this command cost a busy host?"
-baseline = "none"
+baseline = "baseline"
 primary = "latency_us_mean"
 
 [profile.cost]
@@ -114,12 +114,14 @@ time = "2m"
 settle = "500ms"
 
 [[arm]]
-name = "none"
+name = "baseline"
+alias = "none"
 title = "load alone"
 role = "baseline"
 
 [[arm]]
-name = "none2"
+name = "baseline-again"
+alias = "none2"
 title = "load alone, again (A/A)"
 role = "aa"
 "#;

@@ -7,6 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use toll_analysis::{AnalysedRun, CombinedRuns};
+use toll_model::scenario::other_names;
 use toll_record::{Plan, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::text::{self, ColourMode, Detail};
@@ -86,7 +87,7 @@ pub fn run(args: &Report) -> Result<ExitCode> {
             "toll: --all prints every metric, the notes, and all warnings; --format html draws charts"
         );
     }
-    judge_bounds(&args.fail_if, &results)
+    judge_bounds(&args.fail_if, &dirs, &results)
 }
 
 /// The report in one of its forms.
@@ -127,11 +128,14 @@ fn combine_results(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Op
 }
 
 /// Prints the result of each bound to standard error. Exit code 3 if one failed.
-pub fn judge_bounds(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
+pub fn judge_bounds(bounds: &[Bound], dirs: &[RunDir], runs: &[RunResult]) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
-    for run in runs {
+    for (dir, run) in dirs.iter().zip(runs).filter(|_| !bounds.is_empty()) {
+        let scenario = std::fs::read_to_string(dir.root().join("scenario.toml")).unwrap_or_default();
+        let other_names = other_names(&dir.plan()?, &scenario);
         for bound in bounds {
-            let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
+            let judged = bound.resolve_name(&other_names).judge(run);
+            let judgement = judged.with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
             eprint_line!("{}", judgement.text);
             if judgement.broken {
                 code = ExitCode::from(super::exit_code::ATTENTION);

@@ -304,7 +304,7 @@ pub(super) fn finish_run(
     match finished.ending {
         RunEnd::Completed | RunEnd::EarlyStop => {}
         RunEnd::Interrupted => {
-            super::report::judge_bounds(bounds, &results)?;
+            super::report::judge_bounds(bounds, &dirs, &results)?;
             eprint_line!("toll: interrupted; the report covers the measurements up to then");
             return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
         }
@@ -317,7 +317,7 @@ pub(super) fn finish_run(
         eprint_line!("toll: no treatment was measured: {why}");
         return Ok(ExitCode::FAILURE);
     }
-    super::report::judge_bounds(bounds, &results)
+    super::report::judge_bounds(bounds, &dirs, &results)
 }
 
 /// The reason why a run without a single treatment window failed. `None` if there is one, or no treatment is

@@ -211,10 +211,10 @@ fn system_what_users_feel_of_dumps_and_of_tables_is_told() {
         ["--scale", "0.002", "--rows", "2000", "--profile", "quick", "--rounds", "1", "--settle", "100ms"];
     let (result, _) =
         run(&lab, &[&["backup-users"], &small[..], &["--window", "2s", "--gap", "2s"]].concat());
-    for name in ["users", "document", "five", "opt", "locks"] {
+    for name in ["users", "row-by-row", "five-dumps", "opt", "locks"] {
         assert_eq!(arm(&result, name)["windows"], 1, "{:#}", arm(&result, name));
     }
-    let outcomes = &arm(&result, "document")["outcomes"];
+    let outcomes = &arm(&result, "row-by-row")["outcomes"];
     for outcome in ["over_100ms_pct", "history_list_peak", "pool_reads_per_s", "recovery_s", "output_bytes"] {
         let of = if outcome.ends_with("_s") || outcome.contains("list") {
             &arm(&result, "users")["outcomes"]
@@ -234,11 +234,11 @@ fn system_ways_of_dumping_and_compressing_are_compared() {
     let lab = toll_testkit::lab!();
     let (result, _) = run(&lab, &[&["backup-options", "--scale", "0.002"], &SHORT[..]].concat());
     let output = |name: &str| arm(&result, name)["outcomes"]["output_bytes"]["mean"].as_f64().unwrap();
-    for name in ["document", "extended", "opt", "buffered", "ordered", "tab", "tables-4"] {
+    for name in ["row-by-row", "extended", "opt", "buffered", "ordered", "tab", "tables-4"] {
         assert_eq!(arm(&result, name)["windows"], 1, "{:#}", arm(&result, name));
         assert!((2.5e6..6e6).contains(&output(name)), "{name}: {}", output(name));
     }
-    assert!(output("extended") < output("document") && output("tables-4") > output("document"));
+    assert!(output("extended") < output("row-by-row") && output("tables-4") > output("row-by-row"));
     assert_eq!(
         result["pareto"]["text"],
         "Nothing is advised of these arms: an interval needs 6 rounds or more."
@@ -263,7 +263,7 @@ fn system_a_dump_is_pulled_from_the_far_end_at_the_rate_of_its_arm() {
         toll_testkit::skip!("a shaped link needs root");
         return;
     }
-    let arms = "gigabit,gigabit-zstd,100,10,10-protocol";
+    let arms = "gigabit,gigabit-zstd,100mbit,10mbit,10mbit-protocol";
     let (result, out) =
         run(&lab, &[&["backup-network", "--scale", "0.002", "--arms", arms], &SHORT[..]].concat());
     let of = |name: &str, outcome: &str| arm(&result, name)["outcomes"][outcome]["mean"].as_f64().unwrap();
@@ -271,11 +271,11 @@ fn system_a_dump_is_pulled_from_the_far_end_at_the_rate_of_its_arm() {
         assert_eq!(arm(&result, name)["windows"], 1, "{:#}", arm(&result, name));
     }
     // No link carries more than its rate; a bucket's content may go ahead of it.
-    for (name, mbit) in [("100", 100.0), ("10", 10.0)] {
+    for (name, mbit) in [("100mbit", 100.0), ("10mbit", 10.0)] {
         let seconds = of(name, "elapsed_s");
         assert!(of(name, "output_bytes") * 8.0 <= mbit * 1e6 * seconds * 1.1 + 4e6, "{name}: {seconds} s");
     }
-    assert!(of("10-protocol", "net_bytes") < 0.75 * of("10", "net_bytes"), "the protocol compresses");
+    assert!(of("10mbit-protocol", "net_bytes") < 0.75 * of("10mbit", "net_bytes"), "the protocol compresses");
     // What runs there is not this host's.
     let ends = lines(&out, "trials.ndjson").into_iter().filter(|line| line["step"] == "window-end");
     let of_arm: Vec<Value> = ends.filter(|line| line["arm"] == "gigabit").collect();

@@ -21,7 +21,7 @@ fn a_load_at_full_speed_on_a_server_of_others_needs_consent() {
     let server = lab.start_server();
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let connections = || server.rows("SHOW GLOBAL STATUS LIKE 'Connections'");
-    let run = ["run", "tcpdump-impact", "--arms", "none2", "--server", &dsn, "--out", &out];
+    let run = ["run", "tcpdump-impact", "--arms", "baseline-again", "--server", &dsn, "--out", &out];
     let cost = ["cost", "--server", &dsn, "--load", "--threads", "5", "--out", &out, "--", "true"];
     for (arguments, load) in [(&run[..], "8 connections (read-only) at full speed"), (&cost, "5 connections")]
     {

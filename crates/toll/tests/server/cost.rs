@@ -97,7 +97,7 @@ fn wrong_arguments_are_told_before_anything_is_started() {
     let lab = toll_testkit::lab!();
     let run = |bound: &str| lab.toll(&["run", "tcpdump-impact", "--arms", "A", "--fail-if", bound]);
     for (output, code, expected) in [
-        (run("Q.qps<-5%"), 1, "the run has no arm \"Q\": it has none, A"),
+        (run("Q.qps<-5%"), 1, "the run has no arm \"Q\": it has baseline, slowlog-all"),
         (run("none.qps<-5%"), 1, "a bound needs another arm"),
         (lab.toll(&["cost", "--workload", "oltp", "--", "true"]), 2, "choose one of read-only"),
         (lab.toll(&["cost", "--rounds", "0", "--", "true"]), 2, "1..=10000"),

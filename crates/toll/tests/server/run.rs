@@ -28,7 +28,7 @@ fn system_a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
         "--rows",
         "500",
         "--arms",
-        "none2,sleep,burn,A,B,K,general",
+        "baseline-again,placebo,cpu-control,slowlog-all,tcpdump-file,tcpdump-text,general-log",
         "--seed",
         "7",
         "--keep-artefacts",
@@ -41,12 +41,12 @@ fn system_a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
     let result = read_result(&out);
     assert_eq!(result["seed"], 7);
     assert_eq!(result["complete"], true, "{:#}", result["warnings"]);
-    assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
+    assert!(arm(&result, "baseline")["executed"].as_u64().unwrap() > 0);
     let caught = |name: &str| arm(&result, name)["captured_ratio"].as_f64();
     // Where an edge lies in a file is read when the host gives toll its CPU, a tenth of a second later if it is
     // busy: a window tells the order of magnitude. That all is there, the whole file tells.
     let near_one = 0.5..1.5;
-    for log in ["A", "general"] {
+    for log in ["slowlog-all", "general-log"] {
         let ratio = caught(log).unwrap();
         assert!(near_one.contains(&ratio), "{log} caught {ratio}");
     }
@@ -70,11 +70,12 @@ fn system_a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
     assert_eq!(logs, 4, "two windows of each log");
     if lab.is_root {
         // A tool that gets no CPU loses packets, and says so.
-        let lost = arm(&result, "B")["artefact"]["dropped"].as_u64().unwrap() > 0;
-        let b = caught("B").unwrap();
-        assert!(near_one.contains(&b) || lost && b < near_one.end, "B caught {b}: {}", arm(&result, "B"));
-        assert!(caught("K").unwrap() < near_one.end, "K: {}", arm(&result, "K"));
-        assert!(arm(&result, "B")["artefact"]["packets"].as_u64().unwrap() > 0);
+        let [file, text] = ["tcpdump-file", "tcpdump-text"].map(|name| arm(&result, name));
+        let lost = file["artefact"]["dropped"].as_u64().unwrap() > 0;
+        let ratio = caught("tcpdump-file").unwrap();
+        assert!(near_one.contains(&ratio) || lost && ratio < near_one.end, "tcpdump caught {ratio}: {file}");
+        assert!(caught("tcpdump-text").unwrap() < near_one.end, "{text}");
+        assert!(file["artefact"]["packets"].as_u64().unwrap() > 0);
     } else {
         toll_testkit::skip!("captures need root");
     }
@@ -283,7 +284,7 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
         "--rows",
         "500",
         "--arms",
-        "A,sleep",
+        "slowlog-all,placebo",
         "--rounds",
         "50",
         "--window",
@@ -293,14 +294,14 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
         "--out",
         &out,
     ]);
-    // A whole round of three arms at five steps each: until then chance decides whether `none` has run.
+    // A whole round of three arms at five steps each: until then chance decides whether the baseline has run.
     lab.wait_for_trials(&out, 15);
     lab.signal(&child, "INT");
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
     let result = read_result(&out);
     assert_eq!(result["complete"], false);
-    assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
+    assert!(arm(&result, "baseline")["executed"].as_u64().unwrap() > 0);
     lab.assert_nothing_left();
 }
 
@@ -308,7 +309,8 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
 fn system_a_run_of_a_given_time_chooses_its_windows_by_a_pilot_and_ends_whole() {
     let lab = toll_testkit::lab!();
     let out = lab.path("run");
-    let asked = ["run", "tcpdump-impact", "--profile", "quick", "--arms", "A,sleep", "--rows", "500"];
+    let asked =
+        ["run", "tcpdump-impact", "--profile", "quick", "--arms", "slowlog-all,placebo", "--rows", "500"];
     let run = lab.toll(&[&asked[..], &["--time", "40s", "--out", &out]].concat());
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.success(), "{said}");
@@ -341,7 +343,7 @@ fn system_a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
         "--rows",
         "500",
         "--arms",
-        "A",
+        "slowlog-all",
         "--rounds",
         "50",
         "--window",

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use toll_testkit::lab::{self, ForeignServer, Jail, arm, output_text, read_result, read_steps};
 
-const ARMS: &str = "none,A,general,pfs,sleep";
+const ARMS: &str = "baseline,slowlog-all,general-log,perf-schema,placebo";
 
 fn run<'a>(server: &'a str, out: &'a str, arms: &'a str) -> Vec<&'a str> {
     let options = ["--window", "300ms", "--rows", "500", "--allow-schema", "toll_safe", "--settle", "100ms"];
@@ -105,10 +105,10 @@ fn a_second_run_is_refused_on_the_same_server_and_on_the_same_host() {
     let lab = toll_testkit::lab!();
     let server = lab.start_server();
     let (dsn, out) = (server.dsn(), lab.path("run"));
-    let mut first = lab.spawn(&[&run(&dsn, &out, "A")[..], &["--rounds", "50"]].concat());
+    let mut first = lab.spawn(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat());
     lab.wait_for_trials(&out, 3);
     let second_out = lab.path("second");
-    let second = run(&dsn, &second_out, "general");
+    let second = run(&dsn, &second_out, "general-log");
     let here = lab.toll(&second);
     assert!(
         !here.status.success() && output_text(&here).contains("another toll run is active on this host"),
@@ -132,14 +132,14 @@ fn system_what_a_killed_run_has_left_is_said_by_whatever_comes_next_and_refuses_
     let server = lab.start_server();
     let before = state(&server);
     let (dsn, out) = (server.dsn(), lab.path("run"));
-    let mut child = lab.spawn(&[&run(&dsn, &out, "A")[..], &["--rounds", "50"]].concat());
+    let mut child = lab.spawn(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat());
     lab.wait_for_trials(&out, 6);
     child.kill().unwrap();
     child.wait().unwrap();
     let list = lab.toll(&["list"]);
     assert!(output_text(&list).contains("Run `toll clean` to undo them"), "{}", output_text(&list));
     let next_out = lab.path("next");
-    let next = lab.toll(&run(&dsn, &next_out, "A"));
+    let next = lab.toll(&run(&dsn, &next_out, "slowlog-all"));
     assert!(
         !next.status.success() && output_text(&next).contains("put them back first"),
         "{}",
@@ -155,7 +155,11 @@ fn system_what_a_killed_run_has_left_is_said_by_whatever_comes_next_and_refuses_
 fn a_run_is_for_its_owner_alone_but_its_reports() {
     let lab = toll_testkit::lab!();
     let out = lab.path("run");
-    let arms = if lab.is_root { "none,A,B,K,general" } else { "none,A,general" };
+    let arms = if lab.is_root {
+        "slowlog-all,tcpdump-file,tcpdump-text,general-log"
+    } else {
+        "slowlog-all,general-log"
+    };
     let asked = ["run", "tcpdump-impact", "--profile", "quick", "--rounds", "1", "--window", "300ms"];
     let options = ["--rows", "500", "--rate", "300", "--out", &out, "--keep-artefacts", "--arms", arms];
     let mut child = lab.spawn(&[&asked[..], &options].concat());
@@ -234,15 +238,25 @@ fn whoever_counts_after_the_last_window_is_in_the_journal_and_bears_the_mark() {
     );
     std::fs::set_permissions(&counter, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", lab.path("bin"), std::env::var("PATH").unwrap());
-    let asked =
-        ["run", "tcpdump-impact", "--profile", "quick", "--arms", "A", "--rounds", "1", "--out", &out];
+    let asked = [
+        "run",
+        "tcpdump-impact",
+        "--profile",
+        "quick",
+        "--arms",
+        "slowlog-all",
+        "--rounds",
+        "1",
+        "--out",
+        &out,
+    ];
     let options = ["--window", "300ms", "--rows", "500", "--rate", "300"];
     let run = lab.toll_with(&[("PATH", &path)], &[&asked[..], &options].concat());
     assert!(run.status.success(), "{}", output_text(&run));
     let seen = std::fs::read_to_string(&seen).unwrap_or_default();
     assert!(seen.contains("\"what\":\"pt-query-digest\"") && seen.contains("TOLL_RUN="), "{seen}");
     let result = read_result(&out);
-    let arm = arm(&result, "A");
+    let arm = arm(&result, "slowlog-all");
     assert_eq!(arm["artefact"]["pt_query_digest"]["queries"], 7, "{arm}");
     lab.assert_nothing_left();
 }
@@ -359,11 +373,11 @@ fn whether_settings_may_be_changed_is_known_without_changing_any() {
     let settings = || server.rows("SELECT argument FROM mysql.general_log WHERE argument LIKE 'SET GLOBAL%'");
     for (user, may) in [("plain", false), ("tuned", true)] {
         let (dsn, out) = (server.dsn().replace("root", user), lab.path(user));
-        let asked = lab.toll(&[&run(&dsn, &out, "A")[..], &["--rounds", "1"]].concat());
+        let asked = lab.toll(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "1"]].concat());
         // Where nothing that was asked for could be measured, it is an error.
         assert_eq!(asked.status.success(), may, "{}", output_text(&asked));
         let result = read_result(&out);
-        let arm = arm(&result, "A");
+        let arm = arm(&result, "slowlog-all");
         let why = arm["unavailable"].as_str().unwrap_or_default();
         assert_eq!(why.contains("may not change global settings"), !may, "{user}: {arm}");
         assert_eq!(settings().is_empty(), !may, "{user}: {}", settings());
@@ -376,17 +390,17 @@ fn toll_asks_before_it_makes_a_schema_and_keeps_away_from_what_is_read_only() {
     let server = lab.start_server();
     let dsn = server.dsn();
     let before = state(&server);
-    let ask = lab.toll(&["run", "tcpdump-impact", "--arms", "none2", "--yes", "--server", &dsn]);
+    let ask = lab.toll(&["run", "tcpdump-impact", "--arms", "baseline-again", "--yes", "--server", &dsn]);
     assert!(!ask.status.success() && output_text(&ask).contains("--allow-schema"), "{}", output_text(&ask));
     server.run("SET GLOBAL read_only = ON");
     let out = lab.path("run");
-    let refused = lab.toll(&run(&dsn, &out, "none2"));
+    let refused = lab.toll(&run(&dsn, &out, "baseline-again"));
     assert!(
         !refused.status.success() && output_text(&refused).contains("is read-only"),
         "{}",
         output_text(&refused)
     );
-    let agreed = lab.toll(&[&run(&dsn, &out, "none2")[..], &["--allow-replica"]].concat());
+    let agreed = lab.toll(&[&run(&dsn, &out, "baseline-again")[..], &["--allow-replica"]].concat());
     assert!(
         !agreed.status.success() && output_text(&agreed).contains("would write to it"),
         "{}",
@@ -402,7 +416,7 @@ fn system_a_server_that_restarts_midway_is_noticed_and_the_run_goes_on_with_the_
     let lab = toll_testkit::lab!();
     let mut server = lab.start_server();
     let (dsn, out) = (server.dsn(), lab.path("run"));
-    let mut child = lab.spawn(&[&run(&dsn, &out, "sleep")[..], &["--rounds", "14"]].concat());
+    let mut child = lab.spawn(&[&run(&dsn, &out, "placebo")[..], &["--rounds", "14"]].concat());
     lab.wait_for_trials(&out, 12);
     server.crash_and_restart();
     let begun = Instant::now();
@@ -430,7 +444,8 @@ fn system_a_server_that_hangs_holds_up_neither_toll_nor_the_truth() {
     let server = lab.start_server();
     let before = state(&server);
     let (dsn, out, words) = (server.dsn(), lab.path("run"), lab.path("words"));
-    let child = lab.spawn_with_stderr(&[&run(&dsn, &out, "A")[..], &["--rounds", "50"]].concat(), &words);
+    let child =
+        lab.spawn_with_stderr(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat(), &words);
     lab.wait_for_trials(&out, 8);
     server.signal("STOP");
     let mut child = child;
@@ -500,13 +515,20 @@ fn system_a_server_in_a_place_of_its_own_is_found_with_its_program_and_files() {
         return;
     };
     let (dsn, out) = (server.dsn(), lab.path("run"));
-    let arms =
-        if toll_sys::program::find_program("bpftrace").is_some() { "none,A,bpftrace" } else { "none,A" };
+    let arms = if toll_sys::program::find_program("bpftrace").is_some() {
+        "slowlog-all,bpftrace"
+    } else {
+        "slowlog-all"
+    };
     let finished = lab.toll(&[&run(&dsn, &out, arms)[..], &["--rounds", "1"]].concat());
     assert!(finished.status.success(), "{}", output_text(&finished));
     let result = read_result(&out);
     let arm = |name: &str| arm(&result, name).clone();
-    assert!(arm("A")["captured_ratio"].as_f64().is_some_and(|r| r > 0.5), "{:#}", result["warnings"]);
+    assert!(
+        arm("slowlog-all")["captured_ratio"].as_f64().is_some_and(|r| r > 0.5),
+        "{:#}",
+        result["warnings"]
+    );
     if arms.contains("bpftrace") {
         // On a busy host it may not be ready in time; the program that it probes is there in any case.
         let command = arm("bpftrace")["command"].as_str().unwrap().to_owned();

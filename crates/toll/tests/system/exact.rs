@@ -74,7 +74,7 @@ fn counted_overheads_come_out_the_same_whatever_the_host_does() {
         "--profile",
         "quick",
         "--arms",
-        "none,none2,B,toll-packets",
+        "baseline,baseline-again,tcpdump-file,toll-packets",
         "--rounds",
         "2",
     ];
@@ -86,12 +86,13 @@ fn counted_overheads_come_out_the_same_whatever_the_host_does() {
     for result in &counted {
         assert_eq!(result["host"]["counted"]["ns_per_instruction"], 1);
         assert_eq!(result["primary"], "cpu_us_per_query");
-        let [again, tcpdump, packets] = ["none2", "B", "toll-packets"].map(|name| overhead_pct(result, name));
+        let [again, tcpdump, packets] =
+            ["baseline-again", "tcpdump-file", "toll-packets"].map(|name| overhead_pct(result, name));
         assert!(again.abs() < 0.2, "A/A {again}%");
         assert!((2.0..10.0).contains(&tcpdump), "tcpdump {tcpdump}%");
         assert!(packets > 0.3 && packets < tcpdump / 2.0, "toll capture -w {packets}%, tcpdump {tcpdump}%");
     }
-    for name in ["B", "toll-packets"] {
+    for name in ["tcpdump-file", "toll-packets"] {
         let [one, other] = counted.each_ref().map(|result| overhead_pct(result, name));
         assert!((one - other).abs() < 0.3, "{name}: {one}% and {other}%");
     }
@@ -154,7 +155,7 @@ fn a_full_disk_ends_a_run_with_its_reason_and_leaves_nothing_behind() {
     }
     let lab = toll_testkit::lab!();
     let Some(disk) = SmallDisk::mount(lab.path("small"), "200k") else { return };
-    let words = ["run", "tcpdump-impact", "--profile", "quick", "--arms", "none,B", "--rounds", "2"];
+    let words = ["run", "tcpdump-impact", "--profile", "quick", "--arms", "tcpdump-file", "--rounds", "2"];
     let full = exact(&lab, &words, "small/run");
     assert!(!full.status.success() && output_text(&full).contains("No space left"), "{}", output_text(&full));
     assert!(!std::path::Path::new(&lab.path("small/run")).exists(), "{}", output_text(&full));
@@ -166,7 +167,7 @@ fn a_full_disk_ends_a_run_with_its_reason_and_leaves_nothing_behind() {
 /// Begins a run, sends it, or one of its machines, a signal, and looks for what is left.
 fn end_after(lab: &Lab, signal: &str, after_ms: u64, out: &str, what: &str) {
     let words =
-        ["run", "tcpdump-impact", "--profile", "quick", "--exact", "--arms", "none,B", "--rounds", "2"];
+        ["run", "tcpdump-impact", "--profile", "quick", "--exact", "--arms", "tcpdump-file", "--rounds", "2"];
     let mut child = lab.spawn(&[&words[..], &["--out", out]].concat());
     std::thread::sleep(Duration::from_millis(after_ms));
     match (signal, machine_of(lab)) {

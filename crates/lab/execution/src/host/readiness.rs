@@ -42,8 +42,8 @@ use Requirement::{AnyTool, Capability as Cap, Path as File, Tool as Program};
 
 const ABILITIES: [(&str, bool, &[Requirement]); 10] = [
     ("a private server (sandbox)", true, &[AnyTool(&["mariadbd", "mysqld"])]),
-    ("captures by tcpdump (arms B to M)", true, &[Program("tcpdump"), Cap(Capability::NetRaw)]),
-    ("streaming a capture to a remote end (arms H to J)", false, &[Program("nc")]),
+    ("captures by tcpdump", true, &[Program("tcpdump"), Cap(Capability::NetRaw)]),
+    ("streaming a capture to a remote end by nc", false, &[Program("nc")]),
     (
         "a remote end behind a link of 1 Gb/s",
         false,

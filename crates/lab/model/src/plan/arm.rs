@@ -283,7 +283,7 @@ mod tests {
         let overrides =
             crate::plan::RunOverrides { settle: Some(toll_sys::units::Seconds(0.2)), ..Default::default() };
         let resolved = crate::plan::ResolvedScenario::new(scenario, &overrides).unwrap();
-        let general = resolved.arms.iter().find(|arm| arm.name == "general").unwrap();
+        let general = resolved.arms.iter().find(|arm| arm.name == "general-log").unwrap();
         assert_eq!(resolve_settle_s(general, &resolved.times), 0.2);
     }
 

@@ -1,21 +1,14 @@
 //! Which of a scenario's variants a run has: those chosen, with the baselines that they need.
 
-use super::RunOverrides;
-use crate::scenario::{Arm, Profile, Scenario};
+use crate::scenario::{Arm, Scenario};
 use anyhow::bail;
 
-/// Arms by the command line, else by the profile, else all.
+/// Arms of these names; `None`: all.
 ///
 /// # Errors
 /// There is no arm of that name.
-pub(super) fn select_arms(
-    scenario: &Scenario,
-    profile: &Profile,
-    overrides: &RunOverrides,
-) -> anyhow::Result<Vec<Arm>> {
-    let Some(names) = overrides.arms.as_ref().or(profile.arms.as_ref()) else {
-        return Ok(scenario.arms.clone());
-    };
+pub(super) fn select_arms(scenario: &Scenario, names: Option<&Vec<String>>) -> anyhow::Result<Vec<Arm>> {
+    let Some(names) = names else { return Ok(scenario.arms.clone()) };
     for name in names {
         if !scenario.arms.iter().any(|a| a.name == *name) {
             bail!("{} has no arm `{name}`: it has {}", scenario.name, format_arm_names(&scenario.arms));

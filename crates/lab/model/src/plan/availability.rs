@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn a_plan_is_the_same_for_the_same_facts_whatever_the_host() {
         let facts = facts("mariadb", &[]);
-        let plan = resolve_preset("tcpdump-impact", "burn").plan(&facts, &|_| fill(), vec![]).unwrap();
+        let plan = resolve_preset("tcpdump-impact", "cpu-control").plan(&facts, &|_| fill(), vec![]).unwrap();
         assert_eq!((plan.seed, plan.started_wall_us), (1_000_000_002, 3_000_000_016));
-        let burn = plan.arms.iter().find(|arm| arm.name == "burn").unwrap();
+        let burn = plan.arms.iter().find(|arm| arm.name == "cpu-control").unwrap();
         assert!((burn.burn_share.unwrap() - 0.6).abs() < 1e-9, "a tenth of six CPUs");
     }
 }

@@ -68,8 +68,9 @@ const JITTER: f64 = 0.2;
 
 impl ResolvedScenario {
     pub fn new(mut scenario: Scenario, overrides: &RunOverrides) -> anyhow::Result<Self> {
+        let chosen = overrides.arms.as_ref().map(|names| scenario.resolve_names(names));
         if let Some(device) = &overrides.receive_on {
-            scenario.restrict_to_receiver(device, overrides.arms.as_deref())?;
+            scenario.restrict_to_receiver(device, chosen.as_deref())?;
         }
         let profile_name = overrides.profile.clone().unwrap_or_else(|| default_profile(&scenario));
         let mut profile = scenario.profile.get(&profile_name).cloned().with_context(|| {
@@ -131,7 +132,7 @@ impl ResolvedScenario {
             workload.tables,
             workload.rows
         );
-        let mut arms = arm_selection::select_arms(&scenario, &profile, overrides)?;
+        let mut arms = arm_selection::select_arms(&scenario, chosen.as_ref().or(profile.arms.as_ref()))?;
         for arm in &mut arms {
             workload::inherit_rate(arm, &scenario.workload);
         }
@@ -380,10 +381,10 @@ mod tests {
 
     #[test]
     fn the_baseline_comes_with_whatever_arms_are_chosen() {
-        let overrides = RunOverrides { arms: Some(vec!["B".into()]), ..RunOverrides::default() };
+        let overrides = RunOverrides { arms: Some(vec!["tcpdump-file".into()]), ..RunOverrides::default() };
         let names: Vec<_> =
             ResolvedScenario::new(scenario(), &overrides).unwrap().arms.into_iter().map(|a| a.name).collect();
-        assert_eq!(names, ["none", "B"]);
+        assert_eq!(names, ["baseline", "tcpdump-file"]);
     }
 
     #[test]
@@ -459,13 +460,13 @@ mod tests {
         let mut placeholders = PlaceholderValues::default();
         placeholders.set("port", "33002".into());
         assert_eq!(
-            arm::format_treatment(&resolve_arm(scenario(), "B"), &placeholders),
+            arm::format_treatment(&resolve_arm(scenario(), "tcpdump-file"), &placeholders),
             "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
         );
         let mut with_secret = scenario();
-        let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "B").unwrap();
+        let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "tcpdump-file").unwrap();
         arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
-        let arm = resolve_arm(with_secret, "B");
+        let arm = resolve_arm(with_secret, "tcpdump-file");
         assert_eq!(arm::format_treatment(&arm, &placeholders), "sh -c 'mysqldump -p*** | gzip'");
     }
 
@@ -484,7 +485,7 @@ mod tests {
     fn what_does_not_exist_is_named_with_what_does() {
         let overrides = RunOverrides { arms: Some(vec!["Z".into()]), ..RunOverrides::default() };
         let error = ResolvedScenario::new(scenario(), &overrides).unwrap_err().to_string();
-        assert!(error.contains("no arm `Z`") && error.contains("burn"), "{error}");
+        assert!(error.contains("no arm `Z`") && error.contains("cpu-control"), "{error}");
         let overrides = RunOverrides { profile: Some("slow".into()), ..RunOverrides::default() };
         assert!(ResolvedScenario::new(scenario(), &overrides).unwrap_err().to_string().contains("faithful"));
     }

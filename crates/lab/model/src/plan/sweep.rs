@@ -19,6 +19,7 @@ pub fn expand_sweep(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
             let counterpart = other.filter(|name| curves.iter().any(|c| c.name == *name));
             let mut point = (*arm).clone();
             point.name = at(&arm.name);
+            point.alias = arm.alias.iter().map(|alias| at(alias)).collect();
             point.title = format!("{}, at {percent}% of what {of} attains", arm.title);
             point.against = counterpart.map(at);
             point.curve = Some(arm.name.clone());
@@ -61,12 +62,13 @@ mod tests {
     fn any_scenario_can_be_swept_and_its_controls_are_left_alone() {
         let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         let overrides = RunOverrides {
-            arms: Some(vec!["none2".into(), "burn".into(), "B".into()]),
+            arms: Some(["baseline-again", "cpu-control", "tcpdump-file"].map(str::to_owned).into()),
             sweep: Some(vec![50]),
             ..RunOverrides::default()
         };
         let names: Vec<_> =
             ResolvedScenario::new(scenario, &overrides).unwrap().arms.into_iter().map(|a| a.name).collect();
-        assert_eq!(names, ["none", "none2", "burn", "B", "none-50", "B-50"]);
+        let controls = ["baseline", "baseline-again", "cpu-control", "tcpdump-file"];
+        assert_eq!(names, [&controls[..], &["baseline-50", "tcpdump-file-50"]].concat());
     }
 }

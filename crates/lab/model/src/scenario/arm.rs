@@ -10,7 +10,11 @@ use toll_sys::units::{Percent, Seconds};
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
+    /// The name that is recorded and printed.
     pub name: String,
+    /// Other names by which files and users may refer to it: one, or a list.
+    #[serde(default, deserialize_with = "super::names::parse_aliases")]
+    pub alias: Vec<String>,
     pub title: String,
     #[serde(default = "default_role")]
     pub role: toll_record::Role,

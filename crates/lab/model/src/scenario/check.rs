@@ -51,14 +51,8 @@ impl Scenario {
         );
         self.check_definitions()?;
         self.check_requirements()?;
-        let mut names = BTreeSet::new();
+        let names: BTreeSet<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
         for arm in &self.arms {
-            if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
-                bail!("arm name `{}`: use letters, digits, `-` and `_`", arm.name);
-            }
-            if !names.insert(arm.name.as_str()) {
-                bail!("two arms are named `{}`: names must differ", arm.name);
-            }
             arm.check(&self.define).with_context(|| format!("arm `{}`", arm.name))?;
             let driver = arm.workload.driver.as_ref().or(self.workload.driver.as_ref());
             if let (Some(driver), Some(_)) = (driver.filter(|driver| *driver != "toll"), arm.workload.delay) {

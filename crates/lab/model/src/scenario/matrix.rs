@@ -48,9 +48,10 @@ fn substitute_value(mut arm: Arm, key: &str, value: &str) -> Arm {
         }
     };
     arm.varied.push((key.to_owned(), value.to_owned()));
-    let Arm { name, title, command, stages, stdout, process, set, set_if_known, sysctl, against, .. } =
-        &mut arm;
-    [name, title].into_iter().for_each(put);
+    let Arm {
+        name, alias, title, command, stages, stdout, process, set, set_if_known, sysctl, against, ..
+    } = &mut arm;
+    [name, title].into_iter().chain(alias).for_each(put);
     command.iter_mut().chain(stages.iter_mut().flatten()).chain(stdout).chain(against).for_each(put);
     set.0.iter_mut().chain(&mut set_if_known.0).chain(&mut sysctl.0).for_each(|(_, value)| put(value));
     for ProcessSpec { name, command, stages, stdout, .. } in process {

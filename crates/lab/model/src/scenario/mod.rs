@@ -6,6 +6,7 @@ mod check_arm;
 mod check_charts;
 mod check_findings;
 mod matrix;
+mod names;
 mod ordered_map;
 #[cfg(test)]
 mod page;
@@ -15,6 +16,7 @@ mod requirements;
 
 pub use arm::{Arm, CountLimit, OnExit, ProcessSpec};
 pub use check::{MAX_ROUNDS, check_load, check_rate};
+pub use names::{find_arm, other_names};
 pub use preset::{PRESETS, Preset};
 
 use anyhow::Context;
@@ -78,7 +80,7 @@ pub struct Scenario {
     pub define: BTreeMap<String, Define>,
     /// Repeats every arm at rates from low to high.
     pub sweep: Option<Sweep>,
-    #[serde(rename = "arm")]
+    #[serde(rename = "arm", alias = "variant")]
     pub arms: Vec<Arm>,
 }
 
@@ -248,7 +250,7 @@ pub struct Profile {
     #[serde(default)]
     pub limits: Option<Limits>,
     /// The arms of this profile; absent: all.
-    #[serde(default)]
+    #[serde(default, alias = "variants")]
     pub arms: Option<Vec<String>>,
     /// Those of them that a run on both clocks measures in time, too; absent: all.
     #[serde(default)]
@@ -296,6 +298,8 @@ impl Scenario {
         let arms =
             scenario.arms.into_iter().map(matrix::expand_matrix).collect::<anyhow::Result<Vec<_>>>()?;
         scenario.arms = arms.into_iter().flatten().collect();
+        scenario.check_names()?;
+        scenario.resolve_aliases();
         scenario.check()?;
         Ok(scenario)
     }

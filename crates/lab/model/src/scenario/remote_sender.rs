@@ -77,7 +77,7 @@ mod tests {
             ("packet-loss", &["http-100", "http-500"][..], "needs exactly one variant in --variants"),
             ("packet-loss", &["http-1"], "has no arm `http-1`"),
             ("zero-loss", &["idle-sized-64-50"], "is over when its sender is"),
-            ("tcpdump-impact", &["B"], "such as packet-loss; tcpdump-impact has none"),
+            ("tcpdump-impact", &["tcpdump-file"], "such as packet-loss; tcpdump-impact has none"),
         ] {
             let said = received(scenario, arms).unwrap_err();
             assert!(said.contains(expected), "{scenario}: {said}");

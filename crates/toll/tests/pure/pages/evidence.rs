@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use toll_model::scenario::Preset;
 use toll_testkit::pages::repository;
 
-/// A stored run: its path from the root on, and its report up to the table of overheads.
+/// A stored run: its path from the root on, the names of its variants, and its report up to the table of overheads.
 struct Stored {
     path: String,
+    arms: Vec<String>,
     host: String,
     question: String,
     command: String,
@@ -38,9 +39,11 @@ fn stored() -> BTreeMap<String, Vec<Stored>> {
         let (host, plan) = (read("host.json"), read("plan.json"));
         let command = plan["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
         let scenario = plan["scenario"].as_str().unwrap().to_owned();
+        let arms = plan["arms"].as_array().unwrap().iter();
         let of = |name: &str| host[name].as_str().unwrap_or("-").to_owned();
         found.entry(scenario).or_default().push(Stored {
             path: run.strip_prefix(repository()).unwrap().display().to_string(),
+            arms: arms.map(|arm| arm["name"].as_str().unwrap().to_owned()).collect(),
             host: format!("{}, {}, {}, Linux {}", of("label"), of("cpu_model"), of("os"), of("kernel")),
             question: plan["question"].as_str().unwrap().to_owned(),
             command: shell_words::join(command),
@@ -48,6 +51,20 @@ fn stored() -> BTreeMap<String, Vec<Stored>> {
         });
     }
     found
+}
+
+/// The present names of variants that a run was stored with under another one.
+fn present_names(scenario: &str, runs: &[Stored]) -> String {
+    let arms = Preset::named(scenario).map(|preset| preset.scenario().unwrap().arms).unwrap_or_default();
+    let pairs = arms.iter().flat_map(|arm| arm.alias.iter().map(|alias| (alias, &arm.name)));
+    let renamed: Vec<String> = pairs
+        .filter(|(alias, _)| runs.iter().any(|run| run.arms.contains(alias)))
+        .map(|(alias, name)| format!("`{alias}` is `{name}`"))
+        .collect();
+    if renamed.is_empty() {
+        return String::new();
+    }
+    format!("\nPresent names of variants that had another one: {}.\n", renamed.join(", "))
 }
 
 #[test]
@@ -63,7 +80,7 @@ fn the_pages_of_stored_runs_are_current() {
         let question = question.unwrap_or_else(|| runs[0].question.clone());
         writeln!(index, "| [{scenario}]({scenario}.md) | {} | {} |", escape(&question), runs.len()).unwrap();
         let mut page = heading(&format!("Stored runs of {scenario}"));
-        write!(page, "\n{}\n", escape(&question)).unwrap();
+        write!(page, "\n{}\n{}", escape(&question), present_names(scenario, runs)).unwrap();
         for run in runs {
             let (path, host, head, command) = (&run.path, escape(&run.host), &run.head, &run.command);
             let name = path.trim_start_matches("runs/");

@@ -49,7 +49,8 @@ fn the_page_of_metrics_is_current() {
 #[test]
 fn the_page_of_scenarios_is_current() {
     let mut page = heading("Built-in scenarios")
-        + "\n`toll run NAME` runs one, `--profile` chooses its length, and `--variants` some of its variants.\n";
+        + "\n`toll run NAME` runs one, `--profile` chooses its length, and `--variants` some of its variants, by name or \
+           alias.\n";
     for preset in PRESETS {
         let scenario = preset.scenario().unwrap();
         write!(page, "\n## {}\n\n{}\n\n", scenario.name, escape(&scenario.question)).unwrap();
@@ -58,9 +59,11 @@ fn the_page_of_scenarios_is_current() {
             None => format!("`{name}`"),
         });
         write!(page, "Profiles: {}.\n\n", profiles.collect::<Vec<_>>().join(", ")).unwrap();
-        page += "| variant | kind | meaning |\n|---|---|---|\n";
+        page += "| variant | alias | kind | meaning |\n|---|---|---|---|\n";
         for arm in &scenario.arms {
-            writeln!(page, "| `{}` | {} | {} |", arm.name, arm.treatment_kind(), escape(&arm.title)).unwrap();
+            let aliases: Vec<String> = arm.alias.iter().map(|alias| format!("`{alias}`")).collect();
+            let (name, kind, title) = (&arm.name, arm.treatment_kind(), escape(&arm.title));
+            writeln!(page, "| `{name}` | {} | {kind} | {title} |", aliases.join(", ")).unwrap();
         }
     }
     assert_current("reference/built-in.md", &page);

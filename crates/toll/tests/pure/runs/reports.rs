@@ -253,6 +253,15 @@ fn the_verb_reads_a_run_anew_and_its_exit_code_keeps_bounds() {
     let unknown = toll(&["report", run, "--fail-if", "Q.qps<-5%"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("no arm \"Q\""));
+    std::fs::write(
+        root.join("scenario.toml"),
+        "name = \"x\"\nquestion = \"?\"\nbaseline = \"K\"\nprimary = \"qps\"\n[profile.a]\ntime = \"5m\"\n\
+         [[arm]]\nname = \"K\"\nalias = \"text\"\ntitle = \"tcpdump to text\"\nrole = \"baseline\"\n",
+    )
+    .unwrap();
+    let by_alias = toll(&["report", run, "--fail-if", "text.qps<-5%"]);
+    assert_eq!(by_alias.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&by_alias.stderr).contains("bound K.qps<-5% failed"));
     let nothing = toll(&["report", dir.path().to_str().unwrap()]);
     assert_eq!(nothing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("not a run directory"));

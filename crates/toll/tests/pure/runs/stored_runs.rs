@@ -1,6 +1,7 @@
 //! Tests of the reports of the runs stored in the repository.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use toll_analysis as analyse;
 use toll_record::RunDir;
 use toll_report::text::{ColourMode, Detail, text};
@@ -74,6 +75,18 @@ fn system_all_stored_runs_have_the_reports_that_this_toll_writes() {
     let all = all();
     assert!(all.len() >= 7, "{all:?}");
     check(&all);
+}
+
+#[test]
+fn a_bound_on_a_stored_run_takes_its_own_names_and_those_of_today() {
+    let run = runs().join("2026-11-21-2-core-vm/quick");
+    for name in ["B", "tcpdump-file"] {
+        let mut toll = Command::new(env!("CARGO_BIN_EXE_toll"));
+        let bound = format!("{name}.qps<-90%");
+        let judged = toll.arg("report").arg(&run).args(["--fail-if", &bound]).output().unwrap();
+        let said = String::from_utf8_lossy(&judged.stderr).into_owned();
+        assert!(judged.status.success() && said.contains("bound B.qps<-90% passed"), "{said}");
+    }
 }
 
 #[test]
