@@ -36,7 +36,7 @@ binlog_format = ROW
 sync_binlog = 0
 performance_schema = ON
 innodb_buffer_pool_size = 64M
-innodb_log_file_size = 16M
+loose_innodb_log_file_size = 16M
 innodb_flush_log_at_trx_commit = 2
 log_output = TABLE,FILE
 slow_query_log = ON
@@ -50,13 +50,18 @@ log_slow_verbosity = query_plan
 log_slow_rate_limit = 2
 log_slow_filter = admin,filesort,full_scan
 plugin_maturity = unknown
-[mysqld-8.0]
+END
+  if [ $is_mariadb = no ]; then
+    cat >>"$home/my.cnf" <<END
+[mysqld]
 basedir = ${mysqld%/*/*}
 mysqlx = OFF
 gtid_mode = ON
 enforce_gtid_consistency = ON
 log_slow_extra = ON
+secure_file_priv =
 END
+  fi
   if [ $server = replica ]; then
     printf 'read_only = ON\nrelay_log = relay\n' | sed '1i [mysqld]' >>"$home/my.cnf"
   elif [ $is_mariadb = yes ] && knows_audit; then
@@ -113,7 +118,7 @@ make_servers() {
   local initialize=("$mysqld" --no-defaults --initialize-insecure --basedir="${mysqld%/*/*}")
   [ $is_mariadb = no ] ||
     initialize=(mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db)
-  "${initialize[@]}" --user=mysql --innodb-log-file-size=16M --datadir=$root/primary/data \
+  "${initialize[@]}" --user=mysql --loose-innodb-log-file-size=16M --datadir=$root/primary/data \
     >$root/primary/log/out 2>&1 || complain "no data directory: $(tail -n 3 $root/primary/log/out)"
   [ $is_mariadb = no ] || chmod 755 $root/primary/data # as Debian has it
   cp -a $root/primary/data $root/replica/data

@@ -17,7 +17,7 @@ use toll_report::{combined, forest_plot, html, json, markdown, names};
 #[command(after_help = "Examples:
   toll report run-tcpdump-impact-20261122-101500
   toll report RUN --format html -o report.html
-  toll report RUN --fail-if 'pfs.latency_us_p99>20%'
+  toll report RUN --fail-if 'perf-schema.latency_us_p99>20%'
   toll report monday tuesday   # like runs are pooled
   toll report debian fedora    # one scenario on two platforms: side by side")]
 pub struct Report {
@@ -32,9 +32,9 @@ pub struct Report {
     /// Write to this file instead of standard output
     #[arg(short, long, alias = "out", value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Exit with 3 if an overhead exceeds this bound: 'pfs.latency_us_p99>20%'; may be repeated
+    /// Exit with 3 if an overhead exceeds this bound: 'perf-schema.latency_us_p99>20%'; may be repeated
     ///
-    /// A bound is VARIANT.METRIC>N%, or 'pfs.qps<-10%' for outcomes of which more is better. A bound is exceeded
+    /// A bound is VARIANT.METRIC>N%, or 'perf-schema.qps<-10%' for outcomes of which more is better. A bound is exceeded
     /// if the overhead is beyond it and its interval excludes zero (of a bound that only a gain keeps, the
     /// bound). Without an interval (too few rounds),
     /// the estimate alone decides.
@@ -61,9 +61,13 @@ impl FormatArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// For a terminal
     Text,
+    /// Everything, for programs
     Json,
+    /// For a pull request or a document
     Md,
+    /// A page with charts
     Html,
     /// A picture of one run's overheads
     Svg,

@@ -29,7 +29,7 @@ use toll_sys::units::{self, Percent, Seconds};
 #[command(after_help = "Examples:\n  \
     toll run tcpdump-impact --profile quick --dry-run\n  \
     sudo toll run tcpdump-impact --profile quick\n  \
-    toll run tcpdump-impact --time 30m --variants general,pfs\n  \
+    toll run tcpdump-impact --time 30m --variants general-log,perf-schema\n  \
     toll run mine.toml --server toll.cnf --allow-schema toll_load --rate 300\n\n\
     `toll list` shows the scenarios, `toll list SCENARIO` one of them with its variants.")]
 pub struct Run {
@@ -125,7 +125,7 @@ pub struct Run {
     /// Directory of the run [default: run-SCENARIO-TIME]
     #[arg(short, long, alias = "output", value_name = "DIR", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// Exit with 3 if a variant's overhead exceeds this bound: 'pfs.latency_us_p99>20%'; may be repeated
+    /// Exit with 3 if a variant's overhead exceeds this bound: 'perf-schema.latency_us_p99>20%'; may be repeated
     #[arg(long, value_name = "BOUND", help_heading = "Output")]
     fail_if: Vec<Bound>,
     /// Keep captures and logs in the run directory
