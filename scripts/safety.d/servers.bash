@@ -159,6 +159,8 @@ password = "it is #1"
 host = 127.0.0.1
 port = $primary_port
 END
+  # Over loopback, which is this namespace's own.
+  [ $is_mariadb = yes ] || echo 'get-server-public-key = on' >>$root/toll.cnf
   sql primary -e "
     CREATE USER toll@'127.0.0.1' IDENTIFIED BY 'it is #1', toll@localhost IDENTIFIED BY 'it is #1';
     GRANT ALL ON *.* TO toll@'127.0.0.1';
