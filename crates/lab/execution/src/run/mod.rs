@@ -7,9 +7,11 @@
 
 mod name;
 mod power_forecast;
+mod preview;
 mod trials;
 
 pub use name::{new_run_dir, new_run_id};
+pub use preview::{RunPreview, preview};
 
 use crate::collector::{Collectors, ServerCounters};
 use crate::host;

@@ -130,6 +130,25 @@ fn prepare_without_data(server: &ExternalServer, agreed: &AllowedChanges) -> any
     Ok(Target { db: Some(name.clone()), ..server.target().clone() })
 }
 
+/// Refuses a run whose load has no tables to work on.
+///
+/// # Errors
+/// There is data to load, and no schema for it was named.
+pub fn check_schema_is_given(
+    data: Option<&DataSetup>,
+    target: &Target,
+    agreed: &AllowedChanges,
+) -> anyhow::Result<()> {
+    if data.is_some() && agreed.schema.is_none() {
+        bail!(
+            "the load needs tables on the server at {}: let toll make a schema of its own and drop it \
+             afterwards (--allow-schema {SCHEMA}), or name one that holds them (--schema NAME)",
+            target.address
+        );
+    }
+    Ok(())
+}
+
 /// Connects loads to a schema that toll creates, fills and drops after the run, or to an existing one.
 ///
 /// An existing schema is used unchanged if it holds what the loads need.
@@ -141,13 +160,8 @@ fn prepare_data(
     progress: &dyn LoadProgress,
     testbed: &Testbed,
 ) -> anyhow::Result<Target> {
-    let Some(name) = &agreed.schema else {
-        bail!(
-            "the load needs tables on the server at {}: let toll make a schema of its own and drop it \
-             afterwards (--allow-schema {SCHEMA}), or name one that holds them (--schema NAME)",
-            server.target().address
-        );
-    };
+    check_schema_is_given(Some(data), server.target(), agreed)?;
+    let name = agreed.schema.as_deref().unwrap_or(SCHEMA);
     let make = agreed.may_create_schema && !server.has_schema(name)?;
     let writes = !data.written_by.is_empty();
     server.check_allowed(agreed, make || writes)?;
@@ -160,7 +174,7 @@ fn prepare_data(
                  that is there (--schema NAME)"
             );
         }
-        let target = Target { db: Some(name.clone()), ..made };
+        let target = Target { db: Some(name.to_owned()), ..made };
         data::load(&target, data, progress, &testbed.cancel)?;
         return Ok(target);
     }
@@ -170,5 +184,5 @@ fn prepare_data(
             "what the load writes to {name} goes to the binary log and the replicas, as any client's writes"
         );
     }
-    Ok(Target { db: Some(name.clone()), ..server.target().clone() })
+    Ok(Target { db: Some(name.to_owned()), ..server.target().clone() })
 }

@@ -9,6 +9,7 @@ pub mod rig;
 mod sandbox;
 mod setup;
 
+pub use existing_server::check_schema_is_given;
 pub use open::{OpenTestbed, ServerChoice, close, open};
 pub use restart_detector::RestartDetector;
 pub use sandbox::prepare_data;

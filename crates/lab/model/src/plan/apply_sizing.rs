@@ -2,7 +2,7 @@
 
 use super::sizing::{Sizing, SizingInput, TrialTiming, place_long_rounds, round_s};
 use super::times::TimeSettings;
-use toll_record::{Arm, Compare, Definition, Long, Meter, Plan, Role, Source, Window, catalogue};
+use toll_record::{Arm, Compare, Definition, Long, Meter, Plan, Role, Source, Switching, Window, catalogue};
 
 /// Seconds to switch an arm that nobody has tried: load, start, stop, wait for a boundary between bins.
 ///
@@ -19,23 +19,31 @@ const SPARE_ROUNDS_SHARE: f64 = 0.15;
 fn trial_timings(plan: &Plan) -> Vec<TrialTiming> {
     let Some(names) = plan.order.first() else { return Vec::new() };
     let arms = names.iter().filter_map(|name| plan.arms.iter().find(|arm| arm.name == *name));
-    arms.map(|arm| {
-        let known = plan.pilot.as_ref().and_then(|pilot| pilot.arms.get(&arm.name));
-        let done_s = known.and_then(|known| known.done_s);
-        TrialTiming {
-            name: arm.name.clone(),
-            settle_s: arm.settle_s,
-            switch_s: known.map_or(DEFAULT_SWITCH_S, |known| known.around_s),
-            count_s_per_s: known.map_or(0.0, |known| known.count_s_per_s),
-            fixed_window_s: match arm.window {
-                Window::Time { .. } => None,
-                // Its bound says nothing where it was not tried: it is taken to be done within a usual window.
-                Window::Done { at_most_s } => Some(done_s.unwrap_or(at_most_s.min(plan.window_s))),
-                Window::Count { at_most_s, .. } => Some(at_most_s.min(plan.window_s)),
-            },
-        }
-    })
-    .collect()
+    let known = |arm: &Arm| plan.pilot.as_ref().and_then(|pilot| pilot.arms.get(&arm.name));
+    arms.map(|arm| trial_timing(arm, known(arm), plan.window_s)).collect()
+}
+
+/// Time that an arm needs, with what the pilot found of it.
+fn trial_timing(arm: &Arm, known: Option<&Switching>, window_s: f64) -> TrialTiming {
+    let done_s = known.and_then(|known| known.done_s);
+    TrialTiming {
+        name: arm.name.clone(),
+        settle_s: arm.settle_s,
+        switch_s: known.map_or(DEFAULT_SWITCH_S, |known| known.around_s),
+        count_s_per_s: known.map_or(0.0, |known| known.count_s_per_s),
+        fixed_window_s: match arm.window {
+            Window::Time { .. } => None,
+            // Its bound says nothing where it was not tried: it is taken to be done within a usual window.
+            Window::Done { at_most_s } => Some(done_s.unwrap_or(at_most_s.min(window_s))),
+            Window::Count { at_most_s, .. } => Some(at_most_s.min(window_s)),
+        },
+    }
+}
+
+/// Expected seconds of so many rounds of these arms, none of which was tried.
+pub(super) fn untried_s(arms: &[Arm], rounds: u32, window_s: f64, gap_s: f64) -> f64 {
+    let timings: Vec<TrialTiming> = arms.iter().map(|arm| trial_timing(arm, None, window_s)).collect();
+    f64::from(rounds) * round_s(&timings, gap_s, super::JITTER, window_s, false)
 }
 
 /// Expected seconds of this round of a plan.

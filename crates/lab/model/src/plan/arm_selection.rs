@@ -35,6 +35,6 @@ fn format_arm_names(arms: &[Arm]) -> String {
     let names: Vec<_> = arms.iter().take(MOST).map(|arm| arm.name.as_str()).collect();
     match arms.len().saturating_sub(MOST) {
         0 => names.join(", "),
-        more => format!("{} and {more} more (`toll list arms` has them all)", names.join(", ")),
+        more => format!("{} and {more} more (`toll list SCENARIO` has them all)", names.join(", ")),
     }
 }

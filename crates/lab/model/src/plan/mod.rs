@@ -16,6 +16,7 @@ mod availability;
 mod counted;
 pub mod noise;
 mod overrides;
+mod preview;
 mod redaction;
 mod repro_command;
 pub mod sizing;
@@ -222,9 +223,13 @@ impl ResolvedScenario {
 
     fn resolve_arm(&self, written: &Arm, facts: &TestbedFacts) -> toll_record::Arm {
         let flavour = facts.baseline_server().map_or("", |server| server.server.flavour.as_str());
+        self.resolve_arm_for(written, flavour, facts.host.cpus)
+    }
+
+    /// The arm for a server of this flavour, on a host with so many CPUs.
+    fn resolve_arm_for(&self, written: &Arm, flavour: &str, cpus: f64) -> toll_record::Arm {
         let definitions = Definitions::new(&self.scenario.define, flavour);
-        let mut arm =
-            arm::resolve_arm(written, self.arm_workload(written), &self.times, &definitions, facts.host.cpus);
+        let mut arm = arm::resolve_arm(written, self.arm_workload(written), &self.times, &definitions, cpus);
         arm.needs.rig = self.required_rig_steps(written).map(str::to_owned).collect();
         arm.server_options = written.server.options_for(flavour);
         arm

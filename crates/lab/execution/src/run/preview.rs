@@ -1,0 +1,94 @@
+//! A run as far as it can be described before it begins: for `--dry-run`.
+//!
+//! # Invariants
+//! Never connects to a server or writes a file. The one program that it starts is a server, for its version.
+
+use super::{ResolvedSource, RunRequest, name};
+use crate::host;
+use crate::testbed::{ServerChoice, check_schema_is_given, data};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use toll_model::placeholders::PlaceholderValues;
+use toll_model::plan;
+use toll_record::{Arm, HeldIn, Setup};
+use toll_server::ServerProgram;
+
+/// What a run would do.
+#[derive(Debug)]
+pub struct RunPreview {
+    pub scenario: String,
+    pub question: String,
+    pub profile: String,
+    /// With their commands. `unavailable`: the reason why one cannot run on this host.
+    pub arms: Vec<Arm>,
+    pub setup: Setup,
+    /// The data in words, and about how many bytes it has.
+    pub data: Option<(String, u64)>,
+    /// Seconds from the pilot to the last window; `None` if the effect to be found decides.
+    pub expected_s: Option<f64>,
+    /// Rounds, if they are not chosen by a pilot.
+    pub rounds: Option<u32>,
+    /// Directory of the run.
+    pub dir: PathBuf,
+}
+
+/// Describes the run that `asked` is.
+///
+/// # Errors
+/// The run would be refused before it connects to a server.
+pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
+    let source = ResolvedSource::resolve(&asked.source)?;
+    let setup = source.setup(&asked.server)?;
+    if let ServerChoice::External { target, agreed, .. } = &asked.server {
+        check_schema_is_given(setup.data.as_ref(), target, agreed)?;
+    }
+    let mut facts = host::for_planning(HeldIn::ProcessGroup);
+    let mut arms = match &source {
+        ResolvedSource::Scenario(resolved, _) => {
+            resolved.preview_arms(expected_flavour(&asked.server)?, facts.cpus)
+        }
+        ResolvedSource::Plan(plan) => plan.arms.clone(),
+    };
+    let required = |arm: &Arm| plan::required(arm, &PlaceholderValues::default());
+    facts.missing = host::missing(arms.iter().flat_map(required).collect::<BTreeSet<_>>());
+    for arm in &mut arms {
+        let missing = required(arm).into_iter().find_map(|required| facts.missing.get(&required).cloned());
+        let needs_root = arm.needs.root && !facts.is_root;
+        let no_root = || needs_root.then(|| "needs root: run toll with sudo".to_owned());
+        arm.unavailable = arm.unavailable.take().or(missing).or_else(no_root);
+    }
+    let data = setup.data.as_ref().map(data::build_spec).transpose()?.map(|spec| (spec.what, spec.bytes));
+    let dir = asked.out.clone().unwrap_or_else(|| name::new_run_dir(source.scenario()));
+    Ok(match source {
+        ResolvedSource::Scenario(resolved, _) => RunPreview {
+            expected_s: resolved.expected_s(),
+            rounds: resolved.times.rounds,
+            scenario: resolved.scenario.name,
+            question: resolved.scenario.question,
+            profile: resolved.profile_name,
+            arms,
+            setup,
+            data,
+            dir,
+        },
+        ResolvedSource::Plan(plan) => RunPreview {
+            expected_s: Some(plan::expected_s(&plan)),
+            rounds: Some(plan.rounds),
+            scenario: plan.scenario,
+            question: plan.question,
+            profile: plan.profile,
+            arms,
+            setup,
+            data,
+            dir,
+        },
+    })
+}
+
+/// The server's flavour. An existing server is not asked: commands that differ are shown as for MariaDB.
+fn expected_flavour(server: &ServerChoice) -> anyhow::Result<&'static str> {
+    Ok(match server {
+        ServerChoice::Sandbox { program } => ServerProgram::find(program.as_deref())?.flavour.name(),
+        ServerChoice::External { .. } | ServerChoice::None => toll_server::Flavour::Mariadb.name(),
+    })
+}
