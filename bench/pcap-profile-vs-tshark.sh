@@ -45,7 +45,7 @@ compare() {
 captures=("${@:4}")
 if [ ${#captures[@]} -eq 0 ]; then
   for set in http mysql; do
-    "$toll" pcap make $set --seconds 10 --mbps $((megabytes * 8 / 10)) -w "$scratch/$set.pcap"
+    "$toll" pcap make $set --duration 10s --mbps $((megabytes * 8 / 10)) -w "$scratch/$set.pcap"
     captures+=("$scratch/$set.pcap")
   done
 fi

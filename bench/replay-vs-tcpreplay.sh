@@ -34,7 +34,7 @@ for ns in $send $receive; do ip -n $ns link set $device up; done
 last=$(($(nproc) - 1))
 ip netns exec $receive sh -c "echo 2 > /sys/class/net/$device/queues/rx-0/rps_cpus" # CPU 1
 
-"$toll" pcap make http --seconds 20 --mbps 20 -w "$scratch/http.pcap" >/dev/null
+"$toll" pcap make http --duration 20s --mbps 20 -w "$scratch/http.pcap" >/dev/null
 packets=$(tcpdump -r "$scratch/http.pcap" 2>/dev/null | wc -l)
 bytes=$(($(stat -c %s "$scratch/http.pcap") - 24 - 16 * packets))
 

@@ -54,8 +54,8 @@ async def main():
         await server.serve_forever()
 asyncio.run(main())
 P
-"$toll" receive --new-key "$scratch/receiver.key" >/dev/null 2>&1
-"$toll" receive --key "$scratch/receiver.key" --new-sender "$scratch/soak.key" >/dev/null 2>&1
+"$toll" receive keygen "$scratch/receiver.key" >/dev/null 2>&1
+"$toll" receive keygen "$scratch/soak.key" --receiver "$scratch/receiver.key" >/dev/null 2>&1
 mkdir "$scratch/received"
 "$toll" receive --key "$scratch/receiver.key" --listen 127.0.0.1:$outlet -w "$scratch/received" --json >"$scratch/receive.out" 2>"$scratch/receive.err" &
 receiver=$!

@@ -1,6 +1,7 @@
 //! Command `toll capture`: options only.
 
 use crate::console::{BackgroundWriter, eprint_line, print_line};
+use crate::json_format::JsonFormat;
 use crate::named::named;
 use crate::standard_output;
 use anyhow::Context;
@@ -29,7 +30,8 @@ use toll_sys::units::{self, Bytes, Percent};
     arg_required_else_help = true,
     after_help = "Examples:\n  \
     toll capture -w queries.pcapng --duration 5m\n  \
-    toll capture -i eth0 --port 3306,3307 -w /var/tmp/q.pcapng --rotate 1G,5m --keep 24 --user nobody\n  \
+    toll capture -i eth0 --port 3306,3307 -w /var/tmp/q.pcapng \\\n      \
+        --rotate 1G,5m --keep 24 --drop-to nobody\n  \
     toll capture -w - | toll digest -\n  \
     toll capture --queries shop.queries --duration 1h\n  \
     toll capture --digest --every 1m --budget cpu=3%\n  \
@@ -39,75 +41,80 @@ use toll_sys::units::{self, Bytes, Percent};
 )]
 pub struct Capture {
     /// Interface, or `any` for all. For loopback traffic `lo` is cheaper
-    #[arg(short = 'i', long, value_name = "DEVICE", default_value = "lo")]
+    #[arg(short = 'i', long = "interface", alias = "device", value_name = "DEVICE", default_value = "lo")]
+    #[arg(help_heading = "Source")]
     device: String,
     /// Ports of servers [default: 3306; with --tap sockets all on which queries come in]
-    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    #[arg(long, value_name = "PORTS", value_delimiter = ',', help_heading = "Source")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// Source of queries
-    #[arg(long, value_parser = named::<TapKind>(), default_value = "packets")]
+    #[arg(long, value_parser = named::<TapKind>(), default_value = "packets", help_heading = "Source")]
     tap: TapKind,
     /// The server whose sockets are listened to [default: the only one of this host]
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", help_heading = "Source")]
     server_pid: Option<u32>,
     /// With --tap sockets: read inside TLS even where this kernel may kill the server for it
-    #[arg(long)]
+    #[arg(long, help_heading = "Source")]
     force_return_probes: bool,
     /// Packets to a pcapng file, for its owner alone; `-` is standard output
-    #[arg(short = 'w', long, value_name = "FILE")]
+    #[arg(short = 'w', long, alias = "output", value_name = "FILE", help_heading = "Destination")]
     write: Option<PathBuf>,
     /// Queries to a compact file, decoded on the fly
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Destination")]
     queries: Option<PathBuf>,
     /// A digest, printed at the end
-    #[arg(long)]
+    #[arg(long, help_heading = "Destination")]
     digest: bool,
     /// Packets to a `toll receive` elsewhere
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Destination")]
     stream: Option<String>,
     /// Bytes kept of each packet that a server answers [default: greetings and errors whole, 128 of OKs, 32 of results]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", help_heading = "Source")]
     snap_server: Option<u32>,
     /// Memory for packets that wait to be taken from the kernel
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = buffer)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = buffer, help_heading = "Limits")]
     buffer: u64,
     /// Start a new file at this size, age, or both: 1G, 5m, 1G,5m
-    #[arg(long, value_name = "SIZE,TIME", value_parser = rotate)]
+    #[arg(long, value_name = "SIZE,DURATION", value_parser = rotate, help_heading = "Files")]
     rotate: Option<Rotate>,
     /// Keep only the newest N files
-    #[arg(long, value_name = "FILES", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Files")]
     keep: Option<u64>,
     /// Write over a file that holds something
-    #[arg(long)]
+    #[arg(long, help_heading = "Files")]
     overwrite: bool,
     /// Limit CPU use to a share of one core by sampling connections: cpu=5%
-    #[arg(long, value_name = "cpu=SHARE", value_parser = budget)]
+    #[arg(long, value_name = "cpu=PERCENT", value_parser = budget, help_heading = "Limits")]
     budget: Option<f64>,
     /// End after this time: 10s, 5m
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, alias = "time", value_name = "DURATION", value_parser = units::duration, help_heading = "Limits")]
     duration: Option<Duration>,
     /// Drop privileges to this user after opening sockets (files belong to this user)
-    #[arg(long, value_name = "USER")]
-    user: Option<String>,
+    #[arg(short = 'Z', long, alias = "user", value_name = "USER", help_heading = "Files")]
+    drop_to: Option<String>,
     /// With --digest: a digest of each such stretch of time
-    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "digest")]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, requires = "digest")]
+    #[arg(help_heading = "Destination")]
     every: Option<Duration>,
     /// With --stream: this sender's key file, made at the receiver
-    #[arg(long, value_name = "FILE", requires = "stream")]
+    #[arg(long, value_name = "FILE", requires = "stream", help_heading = "Destination")]
     key: Option<PathBuf>,
     /// With --stream: without a key, so that queries cross the network in the clear
-    #[arg(long, requires = "stream", conflicts_with = "key")]
+    #[arg(long, requires = "stream", conflicts_with = "key", help_heading = "Destination")]
     plain: bool,
     /// Serve Prometheus metrics here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
     metrics: Option<String>,
     /// Print the status every second
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     status: bool,
     /// Print drop counters, and the digest, as JSON on standard output
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 fn buffer(text: &str) -> Result<u64, String> {
@@ -146,7 +153,8 @@ fn budget(text: &str) -> Result<f64, String> {
     }
 }
 
-pub fn run(arguments: Capture) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Capture) -> anyhow::Result<ExitCode> {
+    arguments.json |= arguments.format.is_json();
     let files = [&arguments.write, &arguments.queries];
     let to_stdout = files.into_iter().flatten().any(|path| path.as_os_str() == "-");
     if arguments.json && to_stdout {
@@ -227,7 +235,7 @@ fn to_options(arguments: Capture) -> CaptureOptions {
         overwrite: arguments.overwrite,
         cpu_share: arguments.budget,
         duration: arguments.duration,
-        user: arguments.user,
+        user: arguments.drop_to,
         digest_interval: arguments.every,
         key: arguments.key,
         plain: arguments.plain,

@@ -29,44 +29,52 @@ pub struct Digest {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Type of the files
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Input")]
     r#type: AutoType,
     /// Ports that servers listen on (captures)
-    #[arg(long, value_delimiter = ',', default_value = "3306", value_name = "PORT,...")]
+    #[arg(long, value_delimiter = ',', default_value = "3306", value_name = "PORTS", help_heading = "Input")]
     port: Vec<u16>,
     /// Only this server (captures); may be given more than once
-    #[arg(long, value_name = "IP[:PORT]")]
-    server: Vec<Server>,
+    #[arg(long, alias = "server", value_name = "IP[:PORT]", help_heading = "Input")]
+    server_address: Vec<Server>,
     /// Common property of the queries of a class
-    #[arg(long, value_enum, default_value = "fingerprint")]
+    #[arg(long, value_enum, default_value = "fingerprint", help_heading = "Output")]
     group_by: Grouping,
     /// Rank by an attribute and an aggregate of it, such as query_time:sum, rows_sent:max,
     /// lock_time:p95; general logs, which have no times, are ranked by count
-    #[arg(long, default_value = "query_time:sum", value_name = "ATTRIBUTE:AGGREGATE")]
+    #[arg(
+        long,
+        default_value = "query_time:sum",
+        value_name = "ATTRIBUTE:AGGREGATE",
+        help_heading = "Output"
+    )]
     order_by: Rank,
     /// Show so many classes, or so many percent of the whole, or the lesser of both
-    #[arg(long, default_value = "95%:20", value_name = "SHARE%:COUNT")]
+    #[arg(long, default_value = "95%:20", value_name = "PERCENT:COUNT", help_heading = "Output")]
     limit: Limit,
     /// Only events at or after a time: 2h (ago), 2026-11-21 [10:00:00], 261121 [10:00:00]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Selection")]
     since: Option<TimeBound>,
     /// Only events before a time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Selection")]
     until: Option<TimeBound>,
     /// Only events for which an expression holds, such as: query_time > 0.1 && db == "shop"
-    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    #[arg(long, value_name = "EXPR", value_parser = filter, help_heading = "Selection")]
     filter: Option<Filter>,
     /// How to print it
-    #[arg(long, value_parser = named::<Format>(), default_value = "report")]
+    #[arg(long, value_parser = named::<Format>(), default_value = "report", help_heading = "Output")]
     format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format", help_heading = "Output")]
+    json: bool,
     /// Print each event instead of a digest (as ndjson, csv or slowlog)
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     events: bool,
     /// Show statements as they were written, with their literals
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     literals: bool,
     /// Threads that decode at once [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Input")]
     jobs: Option<NonZeroUsize>,
 }
 
@@ -84,7 +92,9 @@ enum AutoType {
     Tcpdump,
     /// Query events of toll capture --queries
     Queries,
+    /// Slow log of MariaDB, MySQL or Percona Server
     Slowlog,
+    /// General log of MariaDB or MySQL
     Genlog,
     /// MariaDB's server_audit
     Auditlog,
@@ -124,7 +134,10 @@ impl FromStr for Server {
 }
 
 impl Digest {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(mut self) -> anyhow::Result<ExitCode> {
+        if self.json {
+            self.format = Format::Json;
+        }
         let events = self.events;
         let request = self.into_request()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -162,10 +175,10 @@ impl Digest {
             bail!("the format slowlog holds events: add --events");
         }
         let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
-        let named: Vec<u16> = self.server.iter().filter_map(|server| server.port).collect();
+        let named: Vec<u16> = self.server_address.iter().filter_map(|server| server.port).collect();
         let capture = Config {
             ports: if named.is_empty() { self.port } else { named },
-            servers: self.server.iter().map(|server| server.ip).collect(),
+            servers: self.server_address.iter().map(|server| server.ip).collect(),
             ..Config::default()
         };
         Ok(Request {

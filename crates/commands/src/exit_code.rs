@@ -14,13 +14,17 @@ pub const MEANINGS: [(u8, &str); 5] = [
     (0, "Done."),
     (FAILED, "Failed: the message says what failed, why, and what to do."),
     (USAGE, "Wrong arguments. Nothing was started."),
-    (ATTENTION, "Done, but not as it should be: a bound was exceeded, or there is a warning."),
+    (
+        ATTENTION,
+        "Done, but not as it should be: a bound is exceeded, a backup differs, or there is a warning.",
+    ),
     (INTERRUPTED, "Interrupted by a signal. Changes are undone."),
 ];
 
 /// Subcommands for which a code means something more.
 pub const BY_COMMAND: &[(&str, u8, &str)] = &[
     ("run", ATTENTION, "A bound of `--fail-if` is exceeded."),
+    ("cost", ATTENTION, "A bound of `--fail-if` is exceeded."),
     ("report", ATTENTION, "A bound of `--fail-if` is exceeded."),
     ("doctor", FAILED, "This host is not ready for measurements."),
     ("clean", FAILED, "Some changes could not be undone."),
@@ -44,7 +48,8 @@ pub const BY_COMMAND: &[(&str, u8, &str)] = &[
          was damaged, old backups could not be removed, or some are dated in the future.",
     ),
     ("backup", INTERRUPTED, "There is no new backup in the store."),
-    ("backup verify", FAILED, "It found a difference, or it could not run."),
+    ("backup verify", FAILED, "The backup could not be checked; with `--stored-only`: it is damaged."),
+    ("backup verify", ATTENTION, "The backup differs from what was dumped."),
     (
         "throttle",
         0,

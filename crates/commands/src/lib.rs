@@ -13,6 +13,8 @@ pub mod capture;
 pub mod console;
 pub mod digest;
 pub mod exit_code;
+pub mod help_groups;
+pub mod json_format;
 pub mod named;
 pub mod reading_progress;
 pub mod receive;

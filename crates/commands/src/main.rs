@@ -10,6 +10,8 @@ use toll_commands::{capture, digest, exit_code, receive, reference};
 
 #[derive(Debug, Parser)]
 #[command(name = "toll-agent", version, about, arg_required_else_help = true, propagate_version = true)]
+#[command(after_help = "First time?  toll-agent capture --digest --duration 1m\n\
+    `toll-agent help COMMAND` shows the options of a command, and examples.")]
 struct Cli {
     #[command(subcommand)]
     command: CliCommand,

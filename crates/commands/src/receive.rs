@@ -2,9 +2,10 @@
 
 use crate::capture::rotate;
 use crate::console::{eprint_line, print_line};
+use crate::json_format::JsonFormat;
 use crate::standard_output;
 use anyhow::{Context, bail};
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,28 +15,58 @@ use toll_agent::rotation::Rotate;
 use toll_sys::cancel::CancelToken;
 use toll_sys::{signals, units};
 
-/// Receive what `toll capture --stream` sends, from many hosts at once
+/// Receive the streams of `toll capture --stream` from many hosts
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
-#[command(group(ArgGroup::new("protection").args(["key", "plain"])))]
+#[command(
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 #[command(
     after_help = "Each stream is written to DIR/HOST-YYYYMMDD-HHMMSS.pcapng (or .queries), in UTC, as `toll capture` \
     would have written it there. Broken connections resume where they stopped. SIGINT and SIGTERM end it in \
     order; with --once it waits for the stream's end first, five seconds at most.\n\
     Examples:\n  \
-    toll receive --new-key receiver.key\n  \
-    toll receive --key receiver.key --new-sender db1.key     # then move db1.key to the host db1\n  \
+    toll receive keygen receiver.key\n  \
+    toll receive keygen db1.key --receiver receiver.key  # move it to db1\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures\n  \
-    toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
-    toll receive --key receiver.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\
+    toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures \\\n      \
+        --rotate 1G,10m --keep 48\n  \
+    toll receive --key receiver.key --listen 0.0.0.0:3399 --once -w - |\n      \
+        toll digest --type pcap -\n\
     Exit codes: 1 it could not listen, or with --once the stream is incomplete; 2 wrong arguments."
 )]
 pub struct Receive {
+    #[command(subcommand)]
+    command: Option<ReceiveCommand>,
+    #[command(flatten)]
+    run: ReceiveRun,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReceiveCommand {
+    /// Create the key file of a receiver, or with --receiver that of a sender
+    Keygen(Keygen),
+}
+
+#[derive(Debug, Args)]
+struct Keygen {
+    /// The file to create. A sender has its name: db1.key is the key of db1
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Create a sender's key, and add the sender to this receiver's key file
+    #[arg(long, alias = "key", value_name = "FILE")]
+    receiver: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("protection").args(["key", "plain"])))]
+struct ReceiveRun {
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present_any = ["new_key", "new_sender"])]
+    #[arg(long, value_name = "HOST:PORT", required = true)]
     listen: Option<String>,
     /// Directory for the streams' files; with --once a file, or `-` for standard output
-    #[arg(short = 'w', value_name = "DIR", required_unless_present_any = ["new_key", "new_sender"])]
+    #[arg(short = 'w', long, alias = "output", value_name = "DIR", required = true)]
     write: Option<PathBuf>,
     /// This receiver's key file, which lists its senders
     #[arg(long, value_name = "FILE")]
@@ -43,12 +74,6 @@ pub struct Receive {
     /// Without a key: queries cross the network in the clear, and anybody may send
     #[arg(long)]
     plain: bool,
-    /// Create the key file of a receiver, and exit
-    #[arg(long, value_name = "FILE", exclusive = true)]
-    new_key: Option<PathBuf>,
-    /// Create the key file of a sender, add the sender to --key, and exit. The file's name is the sender's: db1.key
-    #[arg(long, value_name = "FILE", requires = "key", conflicts_with_all = ["listen", "write"])]
-    new_sender: Option<PathBuf>,
     /// Streams at once, at most
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     streams: u64,
@@ -56,36 +81,27 @@ pub struct Receive {
     #[arg(long)]
     once: bool,
     /// Begin another file after so many bytes, so much time of the capture, or both: 1G, 10m, 1G,10m
-    #[arg(long, value_name = "SIZE,TIME", value_parser = rotate, conflicts_with = "once")]
+    #[arg(long, value_name = "SIZE,DURATION", value_parser = rotate, conflicts_with = "once")]
     rotate: Option<Rotate>,
     /// Keep so many files of a stream, the newest
     #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
     /// End after this time: 30s, 5m, 2h
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, alias = "time", value_parser = units::duration, value_name = "DURATION")]
     duration: Option<Duration>,
     /// One JSON object a stream on standard output, once it has ended
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
-    if let Some(path) = &arguments.new_key {
-        ReceiverKey::create(path)?;
-        let path = path.display();
-        print_line!(
-            "{path}: a receiver's key. Add each sender: toll receive --key {path} --new-sender db1.key"
-        );
-        return Ok(ExitCode::SUCCESS);
+    if let Some(ReceiveCommand::Keygen(keygen)) = &arguments.command {
+        return create_key(keygen);
     }
-    if let (Some(path), Some(key)) = (&arguments.new_sender, &arguments.key) {
-        let name = ReceiverKey::create_sender(key, path)?;
-        let (path, key) = (path.display(), key.display());
-        print_line!("{path}: the key of the sender {name}, which {key} now lists.");
-        print_line!("Move it to that host over SSH, and start the receiver again if it runs.");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let json = arguments.json;
+    let arguments = arguments.run;
+    let json = arguments.json || arguments.format.is_json();
     let asked = build_request(arguments)?;
     asked.destination.prepare()?;
     signals::cancel_on_signals(&asked.cancel, || {
@@ -102,12 +118,30 @@ pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
+fn create_key(Keygen { file, receiver }: &Keygen) -> anyhow::Result<ExitCode> {
+    let path = file.display();
+    match receiver {
+        None => {
+            ReceiverKey::create(file)?;
+            print_line!(
+                "{path}: a receiver's key. Add each sender: toll receive keygen db1.key --receiver {path}"
+            );
+        }
+        Some(key) => {
+            let name = ReceiverKey::create_sender(key, file)?;
+            print_line!("{path}: the key of the sender {name}, which {} now lists.", key.display());
+            print_line!("Move it to that host over SSH, and start the receiver again if it runs.");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build_request(arguments: ReceiveRun) -> anyhow::Result<ReceiveOptions> {
     let key = match (&arguments.key, arguments.plain) {
         (Some(path), _) => ReceiverKey::read(path)?,
         (None, true) => ReceiverKey::Plain,
         (None, false) => bail!(
-            "set --key FILE (`toll receive --new-key FILE` creates one), or --plain where everybody on the network may \
+            "set --key FILE (`toll receive keygen FILE` creates one), or --plain where everybody on the network may \
              read the queries and send some"
         ),
     };
@@ -115,7 +149,9 @@ fn build_request(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
     let keep = arguments.keep.map(|files| files as usize);
     let rotation = Rotation { limits: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
-        (true, true) if arguments.json => bail!("-w - and --json both want standard output: name a file"),
+        (true, true) if arguments.json || arguments.format.is_json() => {
+            bail!("-w - and --json both want standard output: name a file")
+        }
         (true, true) => StreamDestination::Open(Arc::new(
             standard_output::open().context("cannot write to standard output")?,
         )),

@@ -27,6 +27,7 @@ impl Man {
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
 pub struct Completions {
+    /// The shell
     shell: clap_complete::Shell,
 }
 
@@ -48,6 +49,11 @@ pub fn with_program_name(command: Command, program: &str) -> Command {
         })
     };
     command.mut_subcommands(|subcommand| {
+        let about = subcommand.get_about().map(|text| rename(text.to_string()));
+        let subcommand = match about {
+            Some(about) => subcommand.about(about),
+            None => subcommand,
+        };
         let examples = subcommand.get_after_help().map(|text| rename(text.to_string()));
         let subcommand = match examples {
             Some(examples) => subcommand.after_help(examples),
@@ -67,7 +73,7 @@ mod tests {
 
     fn command() -> Command {
         let capture = Command::new("capture")
-            .about("Collect queries")
+            .about("Collect queries for `toll receive`")
             .arg(Arg::new("stream").long("stream").help("Packets to a `toll receive` elsewhere"))
             .after_help("toll capture -w - | toll receive -");
         Command::new("toll").version("1").subcommand(capture).subcommand(Command::new("receive"))
@@ -79,7 +85,7 @@ mod tests {
         let help = agent.find_subcommand_mut("capture").unwrap().render_long_help().to_string();
         assert!(help.contains("toll-agent capture -w - | toll-agent receive -"), "{help}");
         assert!(help.contains("Packets to a `toll-agent receive` elsewhere"), "{help}");
-        assert!(help.contains("Collect queries"), "{help}");
+        assert!(help.contains("Collect queries for `toll-agent receive`"), "{help}");
     }
 
     #[test]

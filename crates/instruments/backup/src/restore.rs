@@ -232,25 +232,16 @@ fn restore_to_server(
         check_same_server(origin, &server)?;
     }
     check_max_packet(origin, &server)?;
-    if !overwrite {
-        let schemas: Vec<String> = origin.schemas().iter().map(|name| sql_literal(name)).collect();
-        let among = schemas.join(",");
-        // What has bodies is dropped by a dump before it is made, as tables are.
-        let of = |table: &str, schema: &str| {
-            format!("SELECT {schema} AS s FROM information_schema.{table} WHERE {schema} IN ({among})")
-        };
-        let all =
-            [of("tables", "table_schema"), of("routines", "routine_schema"), of("events", "event_schema")];
-        let sql = format!("SELECT s FROM ({}) AS a GROUP BY s ORDER BY s", all.join(" UNION "));
-        let there = query_column(&mut Connection::connect(server.target())?, &sql)?;
-        if !there.is_empty() {
+    let there = existing_objects(origin, &server)?;
+    if !there.is_empty() {
+        let (address, named) = (&target.address, name_objects(&there));
+        if !overwrite {
             bail!(
-                "the server at {} has tables, routines or events in {}, which the restore would replace. \
-                 Restore to another server, or use --overwrite (objects that are not in the backup stay).",
-                target.address,
-                there.join(", ")
+                "the server at {address} holds {named}: the restore would replace those that are in the backup. Restore to \
+                 another server, or use --overwrite (objects that are not in the backup stay)."
             );
         }
+        tracing::info!("replaced on the server at {address} if the backup holds it: {named}");
     }
     let journal = Journal::begin(&format!("restore-{}", super::store_location::new_id()))
         .context("nothing was changed")?;
@@ -262,6 +253,35 @@ fn restore_to_server(
     match undone.failures.as_slice() {
         [] => Ok(()),
         failures => bail!("the backup is restored, but these were not removed: {}", failures.join("; ")),
+    }
+}
+
+/// What the server has in the backup's schemas: `shop.orders (table)`. A dump drops what it makes.
+fn existing_objects(origin: &BackupOrigin, server: &ExternalServer) -> Result<Vec<String>> {
+    let schemas: Vec<String> = origin.schemas().iter().map(|name| sql_literal(name)).collect();
+    let among = schemas.join(",");
+    let of = |table: &str, schema: &str, name: &str, kind: &str| {
+        format!(
+            "SELECT CONCAT({schema}, '.', {name}, ' (', {kind}, ')') AS o FROM information_schema.{table} \
+             WHERE {schema} IN ({among})"
+        )
+    };
+    let all = [
+        of("tables", "table_schema", "table_name", "IF(table_type = 'VIEW', 'view', 'table')"),
+        of("routines", "routine_schema", "routine_name", "LOWER(routine_type)"),
+        of("events", "event_schema", "event_name", "'event'"),
+    ];
+    let sql = format!("SELECT o FROM ({}) AS a ORDER BY o", all.join(" UNION ALL "));
+    query_column(&mut Connection::connect(server.target())?, &sql)
+}
+
+/// Their names, as many as one reads.
+fn name_objects(objects: &[String]) -> String {
+    const MOST: usize = 20;
+    let named = objects.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    match objects.len().saturating_sub(MOST) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use toll_backup::archive::Backups;
 use toll_backup::archive::prune::RetentionPolicy;
 use toll_backup::{BackupOptions, BackupOrigin, KeyOptions, Repository, RestoreTarget, StoreLocation};
+use toll_commands::json_format::JsonFormat;
 use toll_mysql::Target;
 use toll_store::Destination;
 use toll_sys::cancel::CancelToken;
@@ -25,14 +26,15 @@ use toll_throttle::control_commands;
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:\n  \
     toll backup --server /etc/mysql/toll.cnf --to /srv/backups --keep 14\n  \
-    toll backup --server toll.cnf --to s3://bucket/shop --git /srv/shop.git --max-p99-toll 10%\n  \
+    toll backup --server toll.cnf --to s3://bucket/shop --git /srv/shop.git \\\n      \
+        --max-p99-toll 10%\n  \
     toll backup verify --from /srv/backups\n  \
     toll backup restore latest --from /srv/backups --output dump.sql\n\n\
     S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
     AWS_SECRET_ACCESS_KEY, AWS_REGION, or the profile AWS_PROFILE in ~/.aws.\n\
     The server's password comes from MYSQL_PWD or an option file.\n\n\
-    Exit codes: 0 done; 1 failed, or verify found differences; 2 wrong arguments; 3 the backup is taken, but \
-    something is missing or damaged (a warning says what); 130 interrupted.")]
+    Exit codes: 0 done; 1 failed; 2 wrong arguments; 3 the backup is taken, but something is missing or damaged (a \
+    warning says what), or verify found differences; 130 interrupted.")]
 pub struct Backup {
     #[command(subcommand)]
     verb: Option<BackupCommand>,
@@ -42,7 +44,9 @@ pub struct Backup {
 
 #[derive(Debug, Subcommand)]
 enum BackupCommand {
-    /// The backups in a store
+    /// Take a backup; `toll backup` without a command does the same
+    Create(Box<TakeArgs>),
+    /// List the backups in a store
     List(List),
     /// Load a backup into a sandbox, and compare its content with the dump
     Verify(Verify),
@@ -55,101 +59,120 @@ enum BackupCommand {
 #[derive(Debug, Args)]
 struct TakeArgs {
     /// The server: a DSN (mysql://user@host:port/?socket=/path) or an option file with a [client] section
-    #[arg(long, value_name = "DSN|FILE")]
+    #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE", help_heading = "Server")]
     server: Option<String>,
     /// Schemas [default: all but the system's]
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, aliases = ["database", "databases"], value_name = "NAMES", num_args = 1.., value_delimiter = ',')]
+    #[arg(help_heading = "Server")]
     schema: Vec<String>,
+    /// mariadb-dump or mysqldump [default: the one that fits the server]
+    #[arg(long, value_name = "PATH", help_heading = "Server")]
+    dump_program: Option<PathBuf>,
     /// Keep the backup in this folder or bucket
-    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", help_heading = "Store")]
     to: Option<String>,
     /// Commit the dump to this git repository, which is made where there is none
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Store")]
     git: Option<PathBuf>,
     /// The branch that holds nothing but backups
-    #[arg(long, value_name = "NAME", default_value = "toll-backup", requires = "git")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "toll-backup",
+        requires = "git",
+        help_heading = "Store"
+    )]
     git_branch: String,
     /// Name of the server among the backups [default: its server_uuid, or an id that this host keeps for it]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Store")]
     source: Option<String>,
-    /// Encrypt for this age recipient (age1...), again for another
-    #[arg(long, value_name = "RECIPIENT", requires = "to", conflicts_with = "passphrase_file")]
-    encrypt_to: Vec<String>,
-    /// Encrypt and sign with the passphrase in the first line of this file
-    #[arg(long, value_name = "FILE", requires = "to")]
-    passphrase_file: Option<PathBuf>,
-    /// Sign the backup with this Ed25519 key [openssl genpkey -algorithm ed25519 -out FILE]
-    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
-    sign_key: Option<PathBuf>,
     /// Afterwards remove all but the latest N backups of each source (server and --schema) from the store
-    #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "keep-last", value_name = "N", requires = "to")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..), help_heading = "Store")]
     keep: Option<u32>,
     /// Time limit for retries if the store does not answer
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration, help_heading = "Store")]
     retry_for: Duration,
+    /// Encrypt for this age recipient (age1...), again for another
+    #[arg(
+        long,
+        value_name = "RECIPIENT",
+        requires = "to",
+        conflicts_with = "passphrase_file",
+        help_heading = "Keys"
+    )]
+    encrypt_to: Vec<String>,
+    /// Encrypt and sign with the passphrase in the first line of this file
+    #[arg(long, value_name = "FILE", requires = "to", help_heading = "Keys")]
+    passphrase_file: Option<PathBuf>,
+    /// Sign the backup with this Ed25519 key [openssl genpkey -algorithm ed25519 -out FILE]
+    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file", help_heading = "Keys")]
+    sign_key: Option<PathBuf>,
     /// Limit the p99 latency increase of a small query during the dump
-    #[arg(long, value_name = "SHARE", value_parser = control_commands::parse_max_p99_overhead)]
+    #[arg(long, value_name = "PERCENT", value_parser = control_commands::parse_max_p99_overhead)]
+    #[arg(help_heading = "Latency limit")]
     max_p99_toll: Option<f64>,
     #[command(flatten)]
     steering: LimiterArgs,
-    /// mariadb-dump or mysqldump [default: the one that fits the server]
-    #[arg(long, value_name = "PATH")]
-    dump_program: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 #[derive(Debug, Args)]
 struct StoreArgs {
     /// The folder or bucket
-    #[arg(long = "from", value_name = "DIR|s3://BUCKET/PREFIX")]
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", help_heading = "Store")]
     from: String,
     #[command(flatten)]
     keys: KeyArgs,
     /// Time limit for retries if the store does not answer
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration, help_heading = "Store")]
     retry_for: Duration,
 }
 
 #[derive(Debug, Args)]
 struct KeyArgs {
     /// age identities that decrypt (AGE-SECRET-KEY-1...)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Keys")]
     identity: Option<PathBuf>,
     /// Decrypt, and check signatures, with the passphrase in the first line of this file
-    #[arg(long, value_name = "FILE", conflicts_with = "identity")]
+    #[arg(long, value_name = "FILE", conflicts_with = "identity", help_heading = "Keys")]
     passphrase_file: Option<PathBuf>,
     /// Refuse backups that are not signed with this key [openssl pkey -in SIGN_KEY -pubout -out FILE]
-    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
+    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file", help_heading = "Keys")]
     verify_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct SourceArgs {
-    /// Which: an id or the beginning of one; a commit in git
+    /// The backup: `latest`, an id or the beginning of one; a commit in git
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
-    /// The source, if there are several: its name, or the beginning of what stands at the end of its ids
-    #[arg(long, value_name = "NAME", conflicts_with = "git")]
+    /// The source, if there are several: its name, or the beginning of the end of its ids
+    #[arg(long, value_name = "NAME", conflicts_with = "git", help_heading = "Store")]
     source: Option<String>,
     /// The folder or bucket
     #[arg(
         long,
         value_name = "DIR|s3://BUCKET/PREFIX",
         required_unless_present = "git",
-        conflicts_with = "git"
+        conflicts_with = "git",
+        help_heading = "Store"
     )]
     from: Option<String>,
     /// The git repository
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Store")]
     git: Option<PathBuf>,
-    #[arg(long, value_name = "NAME", default_value = "toll-backup")]
+    /// Its branch with the backups
+    #[arg(long, value_name = "NAME", default_value = "toll-backup", help_heading = "Store")]
     git_branch: String,
     #[command(flatten)]
     keys: KeyArgs,
     /// Time limit for retries if the store does not answer
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration, help_heading = "Store")]
     retry_for: Duration,
 }
 
@@ -160,6 +183,8 @@ struct List {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +200,8 @@ struct Verify {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 #[derive(Debug, Args)]
@@ -182,13 +209,15 @@ struct Restore {
     #[command(flatten)]
     from: SourceArgs,
     /// The server: a DSN or an option file with a [client] section
-    #[arg(long, value_name = "DSN|FILE", required_unless_present = "output", conflicts_with = "output")]
+    #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE")]
+    #[arg(required_unless_present = "output", conflicts_with = "output")]
     server: Option<String>,
     /// Write the dump to this file instead; - for standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace tables, views, triggers, routines and events that have the names of some in the backup
-    #[arg(long, requires = "server")]
+    /// Drop and replace tables, views, triggers, routines and events that have the names of some in the backup; the command
+    /// names the existing ones
+    #[arg(long, alias = "replace-existing", requires = "server")]
     overwrite: bool,
     /// Restore although the server is not the one that was backed up
     #[arg(long, requires = "server")]
@@ -200,7 +229,7 @@ struct Prune {
     #[command(flatten)]
     from: StoreArgs,
     /// Remove all but the latest N backups of each source [default: none, only what no backup needs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "keep-last", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Only print what would be removed
     #[arg(long)]
@@ -208,6 +237,8 @@ struct Prune {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 pub fn run(arguments: Backup) -> Result<ExitCode> {
@@ -224,6 +255,7 @@ pub fn run(arguments: Backup) -> Result<ExitCode> {
 fn dispatch(arguments: Backup, cancel: &CancelToken) -> Result<ExitCode> {
     match arguments.verb {
         None => take_backup(arguments.take, cancel),
+        Some(BackupCommand::Create(take)) => take_backup(*take, cancel),
         Some(BackupCommand::List(list)) => list_backups(list, cancel),
         Some(BackupCommand::Verify(verify)) => verify_one(verify, cancel),
         Some(BackupCommand::Restore(restore)) => restore_one(restore, cancel),
@@ -243,7 +275,7 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     };
     if arguments.to.is_none() && arguments.git.is_none() {
         return Ok(report_usage_error(
-            "where to? --to a folder or s3://bucket/prefix, --git a repository, or both",
+            "a destination is required: --to a folder or s3://bucket/prefix, --git a repository, or both",
         ));
     }
     let server = parse_target(server)?;
@@ -278,7 +310,7 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
     });
     bar.finish_and_clear();
     let taken = taken?;
-    if arguments.json {
+    if arguments.json || arguments.format.is_json() {
         print_line!("{}", output::taken_json(&taken)?);
     } else {
         output::print_taken(&taken);
@@ -301,7 +333,7 @@ fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
     for broken in &backups.invalid {
         eprint_line!("toll: {} is no backup: {}", broken.object, broken.reason);
     }
-    if arguments.json {
+    if arguments.json || arguments.format.is_json() {
         print_line!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
         output::print_list(&lines);
@@ -328,7 +360,7 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     let verified = toll_backup::verify(&origin, arguments.server_bin, cancel, &seen);
     bar.finish_and_clear();
     let verified = verified?;
-    if arguments.json {
+    if arguments.json || arguments.format.is_json() {
         print_line!("{}", serde_json::to_string_pretty(&verified)?);
     } else {
         output::print_verified(&verified);
@@ -336,7 +368,7 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     Ok(if verified.differences.is_empty() {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(super::exit_code::FAILED)
+        ExitCode::from(super::exit_code::ATTENTION)
     })
 }
 
@@ -367,7 +399,7 @@ fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
             toll_backup::restore(&origin, RestoreTarget::Output(&mut std::io::stdout().lock()), cancel, &seen)
         }
         (None, Some(path)) => toll_backup::restore(&origin, RestoreTarget::File(path), cancel, &seen),
-        (None, None) => bail!("where to? --server or --output"),
+        (None, None) => bail!("a destination is required: --server or --output"),
     };
     bar.finish_and_clear();
     output::print_restored(&restored?);
@@ -382,7 +414,7 @@ fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
     }
     let stay = RetentionPolicy { keep_latest: arguments.keep.map(|keep| keep as usize), keep_id: None };
     let pruned = toll_backup::prune_store(&store, &opening, stay, arguments.dry_run)?;
-    if arguments.json {
+    if arguments.json || arguments.format.is_json() {
         print_line!("{}", serde_json::to_string_pretty(&pruned)?);
     } else {
         output::print_pruned(&pruned, arguments.dry_run);
@@ -423,7 +455,7 @@ impl SourceArgs {
             let unix_s = repository.commit_time(&commit)?;
             return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree), unix_s });
         }
-        let Some(from) = &self.from else { bail!("where from? --from or --git") };
+        let Some(from) = &self.from else { bail!("a store is required: --from or --git") };
         let store = toll_backup::open_store(&parse_store_location(from, self.retry_for)?, false, cancel)?;
         let opening = self.keys.to_keys().for_reading(&store)?;
         let backups = Backups::list(&store)?;

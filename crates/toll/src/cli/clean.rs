@@ -13,10 +13,9 @@ pub struct Clean {
     /// Only print what would be undone
     #[arg(long)]
     dry_run: bool,
-    /// How to log in to a server that a killed run changed: a DSN, or an option file with a
-    /// [client] section; the password comes from MYSQL_PWD or the file
-    /// [default: the option file that the run was given, or MYSQL_PWD]
-    #[arg(long, value_name = "DSN|FILE")]
+    /// Login to a server that a killed run changed: a DSN, or an option file with a [client] section; the password comes
+    /// from MYSQL_PWD or the file [default: the option file that the run was given, or MYSQL_PWD]
+    #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE")]
     server: Option<String>,
 }
 

@@ -19,13 +19,8 @@ use toll_server::background::BackgroundServer;
 /// The load has no rate, and nobody agreed to it.
 pub fn check_load(source: &RunSource, server: &ServerChoice, is_agreed: bool) -> anyhow::Result<()> {
     let ServerChoice::External { target, .. } = server else { return Ok(()) };
-    if is_own_server(target) {
-        return Ok(());
-    }
-    let mut loads = loads_of(source)?;
-    loads.retain(|load| load.driver != "none");
-    let Some(load) = loads.iter().max_by(|a, b| intensity(a).total_cmp(&intensity(b))) else { return Ok(()) };
-    let (address, what) = (&target.address, describe(load));
+    let Some(load) = heaviest_load(source, server)? else { return Ok(()) };
+    let (address, what) = (&target.address, describe(&load));
     if load.rate_per_s.is_some() || is_agreed {
         eprint_line!("toll: load on the server at {address}: {what}");
         return Ok(());
@@ -42,10 +37,26 @@ pub fn check_load(source: &RunSource, server: &ServerChoice, is_agreed: bool) ->
     Ok(())
 }
 
+/// True if the run puts a load at full speed on an existing server.
+pub fn check_is_needed(source: &RunSource, server: &ServerChoice) -> anyhow::Result<bool> {
+    Ok(heaviest_load(source, server)?.is_some_and(|load| load.rate_per_s.is_none()))
+}
+
+/// The load that a server of others would feel most, if there is one.
+fn heaviest_load(source: &RunSource, server: &ServerChoice) -> anyhow::Result<Option<Workload>> {
+    let ServerChoice::External { target, .. } = server else { return Ok(None) };
+    if is_own_server(target) {
+        return Ok(None);
+    }
+    let mut loads = loads_of(source)?;
+    loads.retain(|load| load.driver != "none");
+    Ok(loads.into_iter().max_by(|a, b| intensity(a).total_cmp(&intensity(b))))
+}
+
 const FULL_SPEED: &str = "This slows down every other client of the server";
 
 /// True for the server of `toll server start`.
-fn is_own_server(target: &Target) -> bool {
+pub fn is_own_server(target: &Target) -> bool {
     let Ok(Some(own)) = BackgroundServer::find_running() else { return false };
     match &target.address {
         Address::Unix(path) => *path == own.socket,
@@ -71,7 +82,8 @@ fn intensity(load: &Workload) -> f64 {
     load.rate_per_s.unwrap_or(1e12 * f64::from(load.threads))
 }
 
-fn describe(load: &Workload) -> String {
+/// Kind, connections and pace of a load.
+pub fn describe(load: &Workload) -> String {
     let pace = match load.rate_per_s {
         Some(rate) => format!("at {rate} events/s"),
         None => "at full speed: each sends its next query as soon as the last is answered".to_owned(),

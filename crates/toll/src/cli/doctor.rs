@@ -18,10 +18,14 @@ use toll_vm::Kit;
 
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// How long to watch the host's own noise, 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = pilot)]
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Time to watch the host's own noise, 1s to 1h
+    #[arg(long, aliases = ["duration", "time"], value_name = "DURATION", default_value = "10s", value_parser = pilot)]
     pilot: Duration,
     /// Do not watch the host's own noise
     #[arg(long, conflicts_with = "pilot")]
@@ -52,13 +56,14 @@ struct DoctorReport {
 
 /// Exit code 1 if the main job cannot be carried out here.
 pub fn run(arguments: &Doctor) -> Result<ExitCode> {
+    let format = if arguments.json { Format::Json } else { arguments.format };
     let cache_dir = paths::cache_dir()?;
     let there = cache_dir.ancestors().find(|dir| dir.is_dir()).map(PathBuf::from).unwrap_or_default();
     let host = Host { tools: tools::detect_tools(), ..describe_host(&cache_dir, &BTreeMap::new()) };
     let mut abilities = readiness::check_abilities(&host.tools);
     abilities.push(check_counting(&cache_dir));
     let noise = (!arguments.no_pilot).then(|| {
-        if arguments.format == Format::Text {
+        if format == Format::Text {
             eprint_line!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
         }
         noise::run_noise_benchmark(arguments.pilot)
@@ -74,7 +79,7 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
         abilities,
         noise,
     };
-    match arguments.format {
+    match format {
         Format::Json => print_line!("{}", serde_json::to_string_pretty(&findings)?),
         Format::Text => print_report(&findings),
     }

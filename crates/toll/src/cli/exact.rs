@@ -16,12 +16,14 @@ pub struct ExactArgs {
     ///
     /// With --time, two thirds of that go to the counted clock, and the rest measures the same in time.
     #[arg(long, conflicts_with_all = ["find", "schema", "allow_schema", "allow_replica"])]
-    exact: bool,
+    #[arg(help_heading = "Counted clock")]
+    pub exact: bool,
     /// Linux kernel of the virtual machines: a Debian package, a .deb or an image [default: the newest at hand]
-    #[arg(long, value_name = "FILE|PACKAGE", requires = "exact")]
+    #[arg(long, value_name = "FILE|PACKAGE", requires = "exact", help_heading = "Counted clock")]
     pub kernel: Option<String>,
     /// With --exact: end once the 95% intervals of nearly all variants are as narrow as this, to either side
-    #[arg(long, value_name = "0.5%", value_parser = super::run::percent, default_value = "0.5%")]
+    #[arg(long, value_name = "PERCENT", value_parser = super::run::percent, default_value = "0.5%")]
+    #[arg(help_heading = "Counted clock")]
     pub precision: f64,
 }
 

@@ -6,13 +6,14 @@ mod shutdown;
 use super::console::{eprint_line, print_line};
 use super::target::TargetArgs;
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use output::Output;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use toll_commands::json_format::JsonFormat;
 use toll_load::engine::{self, BinGrid, LoadPlan, RunError};
 use toll_load::mix::{self, Distribution, Mix, Profile, RecordedWorkload, TableSet};
 use toll_load::tables::{self, PrepareProgress, TableLayout};
@@ -23,78 +24,149 @@ use toll_sys::signals;
 use toll_sys::units::{self, Percent};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "Examples:\n  \
+    toll load prepare --server toll.cnf --tables 8 --rows 100000\n  \
+    toll load read-only --server toll.cnf --tables 8 --rows 100000 \\\n      \
+        --threads 8 --rate 500 --time 5m\n  \
+    toll load cleanup --server toll.cnf --tables 8\n\n\
+    Profiles: read-only, point-select, read-write, write-only, insert, update-index, \
     update-non-index, delete, or by sysbench's names: oltp_read_only, ...; statements, tables and key \
     distribution are sysbench's.\n\
     The password comes from MYSQL_PWD, a defaults file, TOLL_DSN or the prompt (--password).")]
 pub struct Load {
-    /// A profile, prepare, cleanup, or a file: a mix (.toml), a digest (.json), events (.ndjson)
-    what: String,
+    #[command(subcommand)]
+    command: Option<LoadCommand>,
+    #[command(flatten)]
+    run: LoadRun,
+}
+
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    /// Create and fill the tables sbtest1, sbtest2, ...
+    Prepare(Prepare),
+    /// Drop these tables
+    Cleanup(Cleanup),
+}
+
+/// The server and the tables.
+#[derive(Debug, Args)]
+struct TableArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// Schema with the tables [default: sbtest]
-    #[arg(long)]
-    db: Option<String>,
+    #[arg(long, short = 'D', alias = "db", value_name = "NAME", help_heading = "Server")]
+    database: Option<String>,
     /// Keep what is written out of the binary log and away from replicas (needs SUPER, BINLOG ADMIN or SESSION_VARIABLES_ADMIN)
-    #[arg(long)]
+    #[arg(long, help_heading = "Load and data")]
     no_binlog: bool,
     /// Tables sbtest1, sbtest2, ...
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = "Load and data")]
     tables: u32,
+}
+
+/// Rows of the tables, and the choice of them.
+#[derive(Debug, Args)]
+struct RowArgs {
     /// Rows in each table
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Load and data")]
     rows: u64,
-    /// Connections, each with one event at a time
-    #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_535))]
-    threads: u32,
-    /// Threads of the generator that share the connections [default: one each up to 8 or the CPUs, beyond that a quarter of the CPUs, at least 4; with --reconnect one each]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Option<u32>,
-    /// Reconnect after N events (1: a new connection per event); the first event's latency includes the connect [default: never]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    reconnect: u64,
-    /// Open loop: events a second, 100k for 100,000 [default: closed loop]
-    #[arg(long, value_parser = units::rate)]
-    rate: Option<f64>,
-    /// Replay a recording as fast as the connections go, instead of at its own times or rate
-    #[arg(long, conflicts_with = "rate")]
-    closed: bool,
-    /// Spacing of events at a rate
-    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
-    arrivals: Arrivals,
-    /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal, or a recording's end [default: 10s, or a recording's end]
-    #[arg(long, value_parser = units::duration)]
-    time: Option<Duration>,
-    /// Delay each event's last reply by this share of its response time, such as 2%: positive control (latency)
-    #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
-    delay: Percent,
-    /// Run this long before counting
-    #[arg(long, default_value = "0s", value_parser = units::duration)]
-    warmup: Duration,
-    /// Send statements as text instead of prepared
-    #[arg(long)]
-    text: bool,
-    /// How ids are drawn
-    #[arg(long, value_enum, default_value_t = KeyDistribution::Special)]
+    /// Distribution of the ids that are drawn
+    #[arg(long, value_enum, default_value_t = KeyDistribution::Special, help_heading = "Load and data")]
     rand_type: KeyDistribution,
     /// Random seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Debug, Args)]
+struct Prepare {
+    #[command(flatten)]
+    tables: TableArgs,
+    #[command(flatten)]
+    rows: RowArgs,
+    /// Connections that fill the tables [default: the CPUs]
+    #[arg(long, short = 't', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    #[arg(help_heading = "Load and data")]
+    threads: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct Cleanup {
+    #[command(flatten)]
+    tables: TableArgs,
+}
+
+#[derive(Debug, Args)]
+struct LoadRun {
+    /// A profile, or a file: a mix (.toml), a digest (.json), events (.ndjson)
+    #[arg(value_name = "PROFILE|FILE", required = true)]
+    what: Option<String>,
+    #[command(flatten)]
+    tables: TableArgs,
+    #[command(flatten)]
+    rows: RowArgs,
+    /// Connections, each with one event at a time
+    #[arg(long, short = 't', value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535), help_heading = "Load and data")]
+    threads: u32,
+    /// Open loop: events a second, 100k for 100,000 [default: closed loop]
+    #[arg(long, value_name = "RATE", value_parser = units::rate, help_heading = "Load and data")]
+    rate: Option<f64>,
+    /// Spacing of events at a rate
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson, help_heading = "Load and data")]
+    arrivals: Arrivals,
+    /// Replay a recording as fast as the connections go, instead of at its own times or rate
+    #[arg(long, conflicts_with = "rate", help_heading = "Load and data")]
+    closed: bool,
+    /// Send statements as text instead of prepared
+    #[arg(long, help_heading = "Load and data")]
+    text: bool,
+    /// Delay each event's last reply by this share of its response time, such as 2%: positive control (latency)
+    #[arg(long, value_name = "PERCENT", default_value = "0%", hide_default_value = true)]
+    #[arg(help_heading = "Load and data")]
+    delay: Percent,
+    /// Reconnect after N events (1: a new connection per event); the first event's latency includes the connect [default: never]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        help_heading = "Load and data"
+    )]
+    reconnect: u64,
+    /// Time to run after the warm-up; 0: until a signal, or a recording's end [default: 10s, or a recording's end]
+    #[arg(long, alias = "duration", value_name = "DURATION", value_parser = units::duration, help_heading = "Time")]
+    time: Option<Duration>,
+    /// Time to run before counting
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::duration)]
+    #[arg(help_heading = "Time")]
+    warmup: Duration,
+    /// End once nothing has succeeded for this long
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::duration)]
+    #[arg(help_heading = "Time")]
+    give_up: Duration,
     /// JSON lines: one each second and one for the run
-    #[arg(long, conflicts_with = "bins")]
+    #[arg(long, conflicts_with = "bins", help_heading = "Output")]
     json: bool,
-    /// For programs: a JSON line for each bin of this width, aligned on CLOCK_MONOTONIC
-    #[arg(long, value_name = "WIDTH", value_parser = units::duration)]
+    #[command(flatten)]
+    format: JsonFormat,
+    /// Also write an HdrHistogram interval log, one line a second
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    hdr: Option<PathBuf>,
+    /// Threads of the generator that share the connections [default: one each up to 8 or the CPUs, beyond that a quarter of the CPUs, at least 4; with --reconnect one each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(help_heading = "For programs")]
+    workers: Option<u32>,
+    /// A JSON line for each bin of this width, aligned on CLOCK_MONOTONIC
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with = "format")]
+    #[arg(help_heading = "For programs")]
     bins: Option<Duration>,
     /// With --bins, in a closed loop of threads with a connection each: begin only as many events in a bin as fit into it, the same ones in each
-    #[arg(long, requires = "bins", conflicts_with = "rate")]
+    #[arg(long, requires = "bins", conflicts_with = "rate", help_heading = "For programs")]
     rest_at_edges: bool,
-    /// Also write an HdrHistogram interval log, one line a second
-    #[arg(long, value_name = "FILE")]
-    hdr: Option<PathBuf>,
-    /// End once nothing has succeeded for this long
-    #[arg(long, default_value = "30s", value_parser = units::duration)]
-    give_up: Duration,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -116,55 +188,69 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
     }
     // A file that may grow no further (ulimit -f) is an error to report, as a full disk is.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
-    let left = match arguments.what.as_str() {
-        "prepare" => "the tables are incomplete: drop them with toll load cleanup",
-        "cleanup" => "some tables may be left: do it again",
-        _ => "what the server had begun it may still finish",
+    let left = match &arguments.command {
+        Some(LoadCommand::Prepare(_)) => "the tables are incomplete: drop them with toll load cleanup",
+        Some(LoadCommand::Cleanup(_)) => "some tables may be left: do it again",
+        None => "what the server had begun it may still finish",
     };
     shutdown::exit_soon_after_stop(&stop, left)?;
-    match arguments.what.as_str() {
-        "prepare" => prepare_tables(arguments, &stop),
-        "cleanup" => {
-            let target = arguments.target()?;
-            tables::drop_tables(&target, arguments.tables)?;
-            print_line!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
+    match &arguments.command {
+        Some(LoadCommand::Prepare(prepare)) => prepare_tables(prepare, &stop),
+        Some(LoadCommand::Cleanup(Cleanup { tables })) => {
+            tables::drop_tables(&tables.target()?, tables.tables)?;
+            print_line!("dropped sbtest1 to sbtest{} where they were", tables.tables);
             Ok(ExitCode::SUCCESS)
         }
-        _ => run_load(arguments, stop),
+        None => run_load(&arguments.run, stop),
     }
 }
 
-impl Load {
+impl TableArgs {
     fn target(&self) -> Result<Target> {
         let mut target = self.target.resolve()?;
-        target.db = self.db.clone().or(target.db).or_else(|| Some("sbtest".into()));
+        target.db = self.database.clone().or(target.db).or_else(|| Some("sbtest".into()));
         if self.no_binlog {
             target.session.push(NO_BINLOG.into());
         }
         Ok(target)
     }
+}
 
-    fn table(&self) -> TableSet {
+impl RowArgs {
+    fn table_set(&self, tables: u32) -> TableSet {
         let distribution = match self.rand_type {
             KeyDistribution::Special => Distribution::Special,
             KeyDistribution::Uniform => Distribution::Uniform,
         };
-        TableSet { tables: self.tables, rows: self.rows, distribution }
+        TableSet { tables, rows: self.rows, distribution }
+    }
+}
+
+impl LoadRun {
+    fn is_json(&self) -> bool {
+        self.json || self.format.is_json()
+    }
+
+    fn what(&self) -> &str {
+        self.what.as_deref().unwrap_or_default()
+    }
+
+    fn table(&self) -> TableSet {
+        self.rows.table_set(self.tables.tables)
     }
 
     /// Statements and their schedule.
     fn workload(&self) -> Result<(Mix, Pacing)> {
-        if let Some(profile) = Profile::from_name(&self.what) {
+        if let Some(profile) = Profile::from_name(self.what()) {
             return Ok((profile.build_mix(self.table())?, self.pace(None)));
         }
-        let path = Path::new(&self.what);
+        let path = Path::new(self.what());
+        if ["prepare", "cleanup"].contains(&self.what()) {
+            bail!("{0} is a command: write `toll load {0}`, and options behind it", self.what());
+        }
         if !path.is_file() {
             let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
-            bail!(
-                "{:?} is neither a file nor a profile: choose one of {}, prepare or cleanup",
-                self.what,
-                names.join(", ")
-            );
+            bail!("{:?} is neither a file nor a profile: choose one of {}", self.what(), names.join(", "));
         }
         match path.extension().and_then(|e| e.to_str()) {
             Some("toml") => Ok((Mix::from_toml_file(path)?, self.pace(None))),
@@ -207,9 +293,9 @@ impl Load {
     }
 }
 
-fn run_load(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
+fn run_load(arguments: &LoadRun, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     let (mix, pace) = arguments.workload()?;
-    let target = arguments.target()?;
+    let target = arguments.tables.target()?;
     let connections = arguments.threads as usize;
     let workers = match arguments.workers {
         Some(workers) => workers as usize,
@@ -240,7 +326,7 @@ fn run_load(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         time,
         warmup: arguments.warmup,
         bins,
-        seed: arguments.seed,
+        seed: arguments.rows.seed,
         give_up: arguments.give_up,
     };
     let address = plan.target.address.to_string();
@@ -259,26 +345,26 @@ fn run_load(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
 }
 
 /// Address that was tried, and the most likely remedy.
-fn connection_hint(arguments: &Load, address: &str, error: &RunError) -> String {
-    let mut hint = format!("load {} on {address}", arguments.what);
+fn connection_hint(arguments: &LoadRun, address: &str, error: &RunError) -> String {
+    let mut hint = format!("load {} on {address}", arguments.what());
     // Where events had succeeded, the tables are there.
     if !matches!(error, RunError::NothingSucceeds { silence, .. } if silence.since.is_some()) {
-        let Load { tables, rows, .. } = arguments;
+        let TableSet { tables, rows, .. } = arguments.table();
         hint += &format!(" (if tables are missing: toll load prepare --tables {tables} --rows {rows})");
     }
     hint
 }
 
-fn prepare_tables(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
-    let target = arguments.target()?;
-    let threads = if arguments.threads > 1 {
-        arguments.threads as usize
-    } else {
-        std::thread::available_parallelism().map_or(2, usize::from)
+fn prepare_tables(arguments: &Prepare, stop: &AtomicBool) -> Result<ExitCode> {
+    let target = arguments.tables.target()?;
+    let (count, rows) = (arguments.tables.tables, arguments.rows.rows);
+    let threads = match arguments.threads {
+        Some(threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(2, usize::from),
     };
-    let layout = TableLayout { table: arguments.table(), seed: arguments.seed, threads };
+    let layout = TableLayout { table: arguments.rows.table_set(count), seed: arguments.rows.seed, threads };
     let begin = std::time::Instant::now();
-    let bar = indicatif::ProgressBar::new(arguments.rows * u64::from(arguments.tables));
+    let bar = indicatif::ProgressBar::new(rows * u64::from(count));
     bar.set_style(indicatif::ProgressStyle::with_template(
         "{bar:40} {human_pos} of {human_len} rows, {eta} left",
     )?);
@@ -290,15 +376,11 @@ fn prepare_tables(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
     bar.finish_and_clear();
     outcome.context("preparing tables (if they are there already: toll load cleanup)")?;
     if stop.load(std::sync::atomic::Ordering::Relaxed) {
-        bail!(
-            "interrupted: the tables are incomplete; drop them with toll load cleanup --tables {}",
-            arguments.tables
-        );
+        bail!("interrupted: the tables are incomplete; drop them with toll load cleanup --tables {count}");
     }
     print_line!(
-        "{} of {} rows in {:.1} s",
-        format_count(arguments.tables.into(), "table"),
-        arguments.rows,
+        "{} of {rows} rows in {:.1} s",
+        format_count(count.into(), "table"),
         begin.elapsed().as_secs_f64()
     );
     Ok(ExitCode::SUCCESS)

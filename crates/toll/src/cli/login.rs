@@ -19,15 +19,18 @@ pub struct Login {
 impl Login {
     /// Parses `text`: a DSN or the path of an option file. Warns if the login would cross a network in the clear.
     pub fn parse(text: &str) -> Result<Self> {
-        let login = if text.contains("://") {
-            Self::read_dsn(text)?
-        } else {
-            Self::read_file(Path::new(text)).with_context(|| {
-                format!("{text} is no DSN (mysql://...) and so is taken for an option file")
-            })?
-        };
+        let login = Self::read(text)?;
         warn_if_exposed(&login.target);
         Ok(login)
+    }
+
+    /// As [`Login::parse`], for callers that change the login before they use it: without the warning.
+    pub fn read(text: &str) -> Result<Self> {
+        if text.contains("://") {
+            return Self::read_dsn(text);
+        }
+        Self::read_file(Path::new(text))
+            .with_context(|| format!("{text} is no DSN (mysql://...) and so is taken for an option file"))
     }
 
     pub fn read_dsn(dsn: &str) -> Result<Self> {

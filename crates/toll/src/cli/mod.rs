@@ -8,6 +8,7 @@ mod clean;
 mod consent;
 mod cost;
 mod doctor;
+mod dry_run;
 mod enter;
 mod exact;
 mod interrupt;
@@ -25,15 +26,20 @@ mod server_choice;
 mod target;
 mod throttle;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use console::{EventPrinter, eprint_line};
 use std::process::ExitCode;
 pub use toll_commands::exit_code;
+use toll_commands::help_groups::{HelpGroup, with_groups};
 use toll_commands::{capture, console, digest, named, receive, reference, standard_output};
 use toll_sys::paths;
 
 #[derive(Debug, Parser)]
-#[command(name = "toll", version, about, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "toll", version, arg_required_else_help = true, propagate_version = true)]
+#[command(after_help = "First time?  toll doctor, then\n  \
+    sudo toll cost -- tcpdump -i any -w {artefact} 'port {port}'\n\
+    `toll help COMMAND` shows the options of a command, and examples. NO_COLOR=1 turns colours off.")]
+#[command(about = "Measure what it costs to watch, log, move or back up a busy MySQL or MariaDB host")]
 pub struct Cli {
     #[command(subcommand)]
     verb: CliCommand,
@@ -43,26 +49,25 @@ pub struct Cli {
 enum CliCommand {
     /// Run a scenario (`toll list`), or your own TOML file
     Run(run::Run),
-    /// Measure the overhead of one command: `toll cost -- tcpdump -w {artefact} 'port {port}'`
     Cost(cost::Cost),
-    /// List scenarios, variants, workloads and outcomes
+    /// List scenarios, workloads and metrics; show one scenario
     List(list::List),
-    /// Undo what killed runs left behind: variables, processes, namespaces, files
+    /// Undo the changes of killed runs
     Clean(clean::Clean),
-    /// Generate MySQL load, at full speed or at a rate, and report latencies
+    /// Generate MySQL load, and report latencies
     Load(Box<load::Load>),
-    /// Run a dump command, slowed down to protect query latency
+    /// Run a dump command within a limit on query latency
     Throttle(Box<throttle::Throttle>),
     /// Show, combine or export finished runs
     Report(report::Report),
-    /// Check what this host can measure and how noisy it is
+    /// Check the abilities and the noise of this host
     Doctor(doctor::Doctor),
     /// Start or stop a sandbox server
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
     Capture(Box<capture::Capture>),
-    /// Back up a server into a store, git or both; list, verify, restore and prune
+    /// Back up a server; list, verify, restore and prune backups
     Backup(Box<backup::Backup>),
     Receive(Box<receive::Receive>),
     Replay(replay::Replay),
@@ -81,10 +86,26 @@ enum CliCommand {
     Inside(exact::Inside),
 }
 
+/// Subcommands in `toll --help`, in the order in which they are needed.
+pub const HELP_GROUPS: &[HelpGroup] = &[
+    ("Measure", &["doctor", "cost", "run", "list", "report", "clean"]),
+    ("Capture and analyse", &["capture", "receive", "digest", "pcap"]),
+    ("Load", &["load", "replay", "server"]),
+    ("Back up", &["backup", "throttle"]),
+    ("Other", &["completions", "man"]),
+];
+
+/// The command line with its help in groups.
+#[must_use]
+pub fn command_line() -> Command {
+    with_groups(Cli::command(), HELP_GROUPS)
+}
+
 /// Runs the requested subcommand. Every error ends here, as one line with the next step.
 pub fn main() -> ExitCode {
     EventPrinter::install();
-    let verb = Cli::parse().verb;
+    let matches = command_line().get_matches();
+    let verb = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).verb;
     if verb.is_interactive() {
         report_pending_journals();
     }
@@ -149,8 +170,8 @@ fn dispatch(verb: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Capture(arguments) => return capture::run(*arguments),
         CliCommand::Backup(arguments) => return backup::run(*arguments),
         CliCommand::Pcap(verb) => return verb.run(),
-        CliCommand::Completions(arguments) => arguments.run(Cli::command()),
-        CliCommand::Man(arguments) => arguments.run(Cli::command())?,
+        CliCommand::Completions(arguments) => arguments.run(command_line()),
+        CliCommand::Man(arguments) => arguments.run(command_line())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,11 +10,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use toll_commands::json_format::JsonFormat;
 use toll_net::pcap::capture_writer::{FileFormat, Out};
 use toll_net::pcap::make::{self, Set};
 use toll_net::pcap::{merge, profile};
 use toll_report::html;
-use toll_sys::signals;
+use toll_sys::{signals, units};
 
 /// Profile, merge and make packet captures
 #[derive(Debug, Subcommand)]
@@ -44,8 +46,10 @@ pub struct Profile {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
     /// Write a page with the figures drawn, too
-    #[arg(long, value_name = "PAGE")]
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
@@ -62,11 +66,11 @@ pub struct Merge {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The merged capture, for its owner alone; `-` is standard output
-    #[arg(short = 'w', long = "write", value_name = "OUT")]
+    #[arg(short = 'w', long = "write", alias = "output", value_name = "FILE")]
     out: PathBuf,
-    /// How it is written [default: by OUT's name, else pcapng]
-    #[arg(long, value_parser = named::<FileFormat>())]
-    format: Option<FileFormat>,
+    /// Format of the file [default: by its name, else pcapng]
+    #[arg(long, alias = "format", value_parser = named::<FileFormat>())]
+    file_format: Option<FileFormat>,
 }
 
 /// Make a synthetic capture whose properties are known
@@ -74,31 +78,37 @@ pub struct Merge {
 /// The same options make the same bytes. docs/reference/pcap.md says what is in each set.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  toll pcap make http --seconds 60 --seed 1 -w http.pcap
-  toll pcap make mixed --seconds 10 --mbps 400 -w mixed.pcap
-  toll pcap make mysql --seconds 10 -w - | toll digest -
-  toll pcap make sized --size 64 --seconds 5 -w small.pcap")]
+  toll pcap make http --duration 60s --seed 1 -w http.pcap
+  toll pcap make mixed --duration 10s --mbps 400 -w mixed.pcap
+  toll pcap make mysql --duration 10s -w - | toll digest -
+  toll pcap make sized --size 64 --duration 5s -w small.pcap")]
 pub struct Make {
+    /// Kind of packets
     #[arg(value_parser = named::<Set>())]
     set: Set,
-    /// How long it is
-    #[arg(long, value_name = "N", default_value = "60", value_parser = positive)]
-    seconds: f64,
+    /// Length of the capture
+    #[arg(long, aliases = ["time", "seconds"], value_name = "DURATION", default_value = "60s", value_parser = length)]
+    duration: Duration,
     /// Another seed makes another capture of the same kind
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Average rate, in bits of whole frames [default: 2 for skype, else 10]
-    #[arg(long, value_name = "X", value_parser = positive)]
+    #[arg(long, value_name = "NUMBER", value_parser = positive)]
     mbps: Option<f64>,
     /// Bytes of each frame of `sized`, without its check sequence: 60 to 1514
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(60..=1514))]
     size: Option<u16>,
     /// The capture, for its owner alone; `-` is standard output
-    #[arg(short = 'w', long = "write", value_name = "OUT")]
+    #[arg(short = 'w', long = "write", alias = "output", value_name = "FILE")]
     out: PathBuf,
-    /// How it is written [default: by OUT's name, else pcap]
-    #[arg(long, value_parser = named::<FileFormat>())]
-    format: Option<FileFormat>,
+    /// Format of the file [default: by its name, else pcap]
+    #[arg(long, alias = "format", value_parser = named::<FileFormat>())]
+    file_format: Option<FileFormat>,
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    let length = units::duration(text)?;
+    if length.is_zero() { Err("write a length above 0, such as 60s".to_owned()) } else { Ok(length) }
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -147,7 +157,7 @@ impl Profile {
                 .with_context(|| format!("cannot write {}", page.display()))?;
         }
         if !document.profiles.is_empty() {
-            print_document(&document, self.json)?;
+            print_document(&document, self.json || self.format.is_json())?;
         }
         for error in &read.refused {
             eprint_line!("toll: {error:#}");
@@ -201,7 +211,7 @@ fn out_of(path: PathBuf) -> anyhow::Result<Out> {
 impl Merge {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         check_stdin_once(&self.files)?;
-        let format = self.format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcapng));
+        let format = self.file_format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcapng));
         let request = merge::MergeOptions { files: self.files, out: out_of(self.out)?, format };
         let progress = progress::reading_progress(&request.files);
         let merged = merge::merge_captures(&request, &progress, stop);
@@ -225,11 +235,11 @@ impl Make {
         }
         let request = make::MakeOptions {
             set: self.set,
-            seconds: self.seconds,
+            seconds: self.duration.as_secs_f64(),
             seed: self.seed,
             size: self.size.unwrap_or(make::DEFAULT_SIZE),
             mbps: self.mbps.unwrap_or_else(|| self.set.default_mbps()),
-            format: self.format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcap)),
+            format: self.file_format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcap)),
             out: out_of(self.out)?,
         };
         match make::make_capture(&request, stop) {

@@ -9,11 +9,14 @@ use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use toll_commands::json_format::JsonFormat;
 use toll_net::replay::{self, FramePolicy, ReplayOptions, SnappedFrames};
 use toll_sys::units;
 use toll_taps::Rate;
 
-/// Send the packets of captures on a network device, at their recorded times or at a rate
+/// Send packet captures on a network device
+///
+/// At their recorded times, or at a rate.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("rate").args(["mbps", "pps", "multiplier", "topspeed"])))]
 #[command(
@@ -21,7 +24,8 @@ use toll_taps::Rate;
     sent; Mb/s are those of frames, without preamble, checksum and gap.\n\
     Examples:\n  \
     toll replay http.pcap -i veth0 --mbps 300\n  \
-    toll replay http.pcap -i veth0 --topspeed --loop 0 --duration 10s --receive-on veth1\n\
+    toll replay http.pcap -i veth0 --topspeed --loop 0 --duration 10s \\\n      \
+        --receive-on veth1\n\
     Exit codes: 1 what was asked could not be sent, or not at this rate; 130 interrupted."
 )]
 pub struct Replay {
@@ -29,43 +33,44 @@ pub struct Replay {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Device to send on
-    #[arg(short = 'i', long = "intf1", visible_alias = "device", value_name = "DEVICE")]
+    #[arg(short = 'i', long = "interface", aliases = ["device", "intf1"], value_name = "DEVICE")]
     device: String,
     /// Megabits a second
-    #[arg(short = 'M', long, value_parser = above_zero)]
+    #[arg(short = 'M', long, value_name = "NUMBER", value_parser = above_zero, help_heading = "Rate")]
     mbps: Option<f64>,
     /// Packets a second
-    #[arg(short = 'p', long, value_parser = above_zero)]
+    #[arg(short = 'p', long, value_name = "NUMBER", value_parser = above_zero, help_heading = "Rate")]
     pps: Option<f64>,
     /// Times the recorded speed [default: 1]
-    #[arg(short = 'x', long, value_parser = above_zero)]
+    #[arg(short = 'x', long, value_name = "FACTOR", value_parser = above_zero, help_heading = "Rate")]
     multiplier: Option<f64>,
     /// As fast as they go
-    #[arg(short = 't', long)]
+    #[arg(short = 't', long, help_heading = "Rate")]
     topspeed: bool,
     /// Times through all captures; 0: until --duration is over
-    #[arg(short = 'l', long = "loop", value_name = "N", default_value_t = 1)]
+    #[arg(short = 'l', long = "loop", value_name = "N", default_value_t = 1, help_heading = "Limits")]
     rounds: u64,
     /// End after so many packets
-    #[arg(short = 'L', long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'L', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Limits")]
     limit: Option<u64>,
     /// End after this time: 10s, 5m
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, alias = "time", value_parser = units::duration, value_name = "DURATION", help_heading = "Limits")]
     duration: Option<Duration>,
     /// Other IP addresses each time through, so that every flow is a new one
-    #[arg(long)]
+    #[arg(long, help_heading = "Packets")]
     unique_ip: bool,
     /// Put a number and the time of sending into the last 20 bytes of each payload that has them
-    #[arg(long)]
+    #[arg(long, help_heading = "Packets")]
     stamp: bool,
     /// Also report the packets that this device received
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
     /// Treatment of truncated packets
-    #[arg(long, value_parser = named::<SnappedFrames>(), default_value = "refuse")]
+    #[arg(long, value_parser = named::<SnappedFrames>(), default_value = "refuse", help_heading = "Packets")]
     snapped: SnappedFrames,
     /// Leave out packets that are longer than the device carries
-    #[arg(long)]
+    #[arg(long, help_heading = "Packets")]
     skip_oversized: bool,
     /// Allow sending on an interface that leads to other hosts
     #[arg(long)]
@@ -76,6 +81,8 @@ pub struct Replay {
     /// One JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {
@@ -90,7 +97,8 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
         anyhow::bail!("--loop 0 never ends by itself: add --duration or --limit");
     }
     let cancel = interrupt::new_signal_token()?;
-    let (is_json, may_be_slower) = (arguments.json, arguments.allow_slower);
+    let is_json = arguments.json || arguments.format.is_json();
+    let may_be_slower = arguments.allow_slower;
     let asked = build_request(arguments);
     let report = replay::replay_captures(&asked, &progress::reading_progress(&asked.files), &cancel)?;
     if is_json {

@@ -16,36 +16,57 @@ use toll_report::{combined, forest_plot, html, json, markdown, names};
 #[command(after_help = "Examples:
   toll report run-tcpdump-impact-20261122-101500
   toll report RUN --format html -o report.html
-  toll report RUN --fail-if 'B.latency_us_p99>20%'
-  toll report monday tuesday      # like runs are pooled
-  toll report debian fedora       # runs of one scenario on different platforms are compared side by side")]
+  toll report RUN --fail-if 'pfs.latency_us_p99>20%'
+  toll report monday tuesday   # like runs are pooled
+  toll report debian fedora    # one scenario on two platforms: side by side")]
 pub struct Report {
     /// Run directories
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Print every metric, the notes, and the warnings in full
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     all: bool,
     /// Write to this file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "out", value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Exit with 3 if an overhead exceeds this bound, `ARM.OUTCOME>N%` (may be given several times)
+    /// Exit with 3 if an overhead exceeds this bound: 'pfs.latency_us_p99>20%'; may be repeated
     ///
-    /// 'B.latency_us_p99>20%', or 'B.qps<-10%' for outcomes of which more is better. A bound is exceeded
+    /// A bound is VARIANT.METRIC>N%, or 'pfs.qps<-10%' for outcomes of which more is better. A bound is exceeded
     /// if the overhead is beyond it and its interval excludes zero (of a bound that only a gain keeps, the
     /// bound). Without an interval (too few rounds),
     /// the estimate alone decides.
-    #[arg(long = "fail-if", value_name = "BOUND")]
+    #[arg(long, value_name = "BOUND", help_heading = "Output")]
     fail_if: Vec<Bound>,
+}
+
+/// Form of a report, for every subcommand that prints one.
+#[derive(Debug, Args)]
+pub struct FormatArgs {
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format", help_heading = "Output")]
+    json: bool,
+}
+
+impl FormatArgs {
+    pub fn chosen(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// Text for a terminal
     Text,
+    /// JSON, with every figure
     Json,
+    /// Markdown
     Md,
+    /// One page with charts, which opens offline
     Html,
     /// A picture of one run's overheads
     Svg,
@@ -58,13 +79,13 @@ pub fn run(args: &Report) -> Result<ExitCode> {
     let results: Vec<RunResult> =
         dirs.iter().map(toll_analysis::analyse_run_dir).collect::<Result<_, _>>().context("cannot report")?;
     let detail = if args.all { Detail::All } else { Detail::Brief { columns: terminal_columns() } };
-    let content = render(&dirs, &results, args.format, detail, args.output.is_none())?;
+    let content = render(&dirs, &results, args.format.chosen(), detail, args.output.is_none())?;
     match &args.output {
         Some(path) => std::fs::write(path, content)
             .with_context(|| format!("cannot write the report to {}", path.display()))?,
         None => print_report(&content)?,
     }
-    if args.format == Format::Text && !args.all && std::io::stdout().is_terminal() {
+    if args.format.chosen() == Format::Text && !args.all && std::io::stdout().is_terminal() {
         eprint_line!(
             "toll: --all prints every metric, the notes, and all warnings; --format html draws charts"
         );

@@ -2,6 +2,7 @@
 
 use super::consent;
 use super::console::eprint_line;
+use super::dry_run;
 use super::interrupt;
 use super::progress;
 use super::report::Format;
@@ -25,98 +26,113 @@ use toll_report::text::Detail;
 use toll_sys::units::{self, Percent, Seconds};
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    toll run tcpdump-impact --profile quick --dry-run\n  \
+    sudo toll run tcpdump-impact --profile quick\n  \
+    toll run tcpdump-impact --time 30m --variants general,pfs\n  \
+    toll run mine.toml --server toll.cnf --allow-schema toll_load --rate 300\n\n\
+    `toll list` shows the scenarios, `toll list SCENARIO` one of them with its variants.")]
 pub struct Run {
     /// A scenario's name (see `toll list`) or a TOML file
-    #[arg(value_name = "SCENARIO|FILE.toml", required_unless_present = "plan")]
+    #[arg(value_name = "SCENARIO|FILE", required_unless_present = "plan")]
     scenario: Option<String>,
+    /// Length of the run: quick (minutes), standard (half an hour) or another of the scenario's
+    #[arg(long, value_name = "NAME", help_heading = "Selection and order")]
+    profile: Option<String>,
+    /// Only these variants, and the baseline
+    #[arg(
+        long,
+        alias = "arms",
+        value_delimiter = ',',
+        value_name = "NAMES",
+        help_heading = "Selection and order"
+    )]
+    variants: Option<Vec<String>>,
     /// Repeat a run exactly, from its plan.json: same variants, order, jitter and statements
-    #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
-        "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
-        "table_rows", "scale", "threads", "rate", "rates", "sweep", "receive_on", "seed", "early_stop",
+    #[arg(long, value_name = "RUN/plan.json", help_heading = "Selection and order", conflicts_with_all = [
+        "scenario", "profile", "driver", "variants", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows",
+        "tables", "table_rows", "scale", "threads", "rate", "rates", "sweep", "receive_on", "seed", "early_stop",
         "server_bin", "exact",
     ])]
     plan: Option<PathBuf>,
-    /// Duration: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
+    /// Seed of order, jitter and draws [default: from the clock, and written down]
+    #[arg(long, value_name = "NUMBER", help_heading = "Selection and order")]
+    seed: Option<u64>,
+    /// Print what would be started, changed and loaded, and exit
     #[arg(long)]
-    profile: Option<String>,
+    dry_run: bool,
+    /// Time from the pilot to the last window; windows and rounds are chosen for it
+    #[arg(long, alias = "duration", value_name = "DURATION", help_heading = "Time")]
+    time: Option<Seconds>,
+    /// Minimum detectable effect (80% power); without --time, the run takes as long as needed
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "rounds", help_heading = "Time")]
+    find: Option<f64>,
+    /// Spread the run over this time in parts, without load between them, to measure the variation between parts
+    #[arg(long, value_name = "DURATION", conflicts_with = "exact", help_heading = "Time")]
+    spread: Option<Seconds>,
+    /// Number of rounds; a 95% interval needs at least 6
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    #[arg(help_heading = "Time")]
+    rounds: Option<u32>,
+    /// Length of a window
+    #[arg(long, value_name = "DURATION", help_heading = "Time")]
+    window: Option<Seconds>,
+    /// Warm-up before each window, the same for all variants [default: chosen per variant]
+    #[arg(long, value_name = "DURATION", help_heading = "Time")]
+    settle: Option<Seconds>,
+    /// Pause between trials
+    #[arg(long, value_name = "DURATION", help_heading = "Time")]
+    gap: Option<Seconds>,
+    /// End once every variant has a verdict by its confidence sequence (after 10 rounds or more)
+    #[arg(long, conflicts_with = "exact", help_heading = "Time")]
+    early_stop: bool,
     #[command(flatten)]
     server: super::server_choice::ServerArgs,
     /// Load generator
-    #[arg(long, value_parser = ["toll", "sysbench"])]
+    #[arg(long, value_parser = ["toll", "sysbench"], help_heading = "Load and data")]
     driver: Option<String>,
-    /// Only these variants (the baseline is always among them)
-    #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
-    arms: Option<Vec<String>>,
-    /// Time from the pilot to the last window; windows and rounds are chosen for it
-    #[arg(long, value_name = "30m")]
-    time: Option<Seconds>,
-    /// Minimum detectable effect (80% power); without --time, the run takes as long as needed
-    #[arg(long, value_name = "2%", value_parser = percent, conflicts_with = "rounds")]
-    find: Option<f64>,
-    /// Spread the run over this time in parts, without load between them, to measure the variation between parts
-    #[arg(long, value_name = "3h", conflicts_with = "exact")]
-    spread: Option<Seconds>,
-    /// Number of rounds; a 95% interval needs at least 6
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
-    rounds: Option<u32>,
-    /// Length of a window
-    #[arg(long, value_name = "5s")]
-    window: Option<Seconds>,
-    /// Warm-up before each window, the same for all variants [default: chosen per variant]
-    #[arg(long, value_name = "1s")]
-    settle: Option<Seconds>,
-    /// Pause between trials
-    #[arg(long, value_name = "0s")]
-    gap: Option<Seconds>,
-    /// Rows in each table
-    #[arg(long)]
-    rows: Option<u64>,
-    /// Tables of the load
-    #[arg(long)]
-    tables: Option<u32>,
-    /// Rows that tables hold, where that is more than the load touches (the dumped table)
-    #[arg(long)]
-    table_rows: Option<u64>,
-    /// Size of the data, as a share of what its recipe makes in full (website)
-    #[arg(long, value_name = "0.05")]
-    scale: Option<f64>,
     /// Connections of the load
-    #[arg(long)]
+    #[arg(long, value_name = "N", help_heading = "Load and data")]
     threads: Option<u32>,
     /// Events a second of the load, such as your server's own [default: the scenario's; most go as fast as they can]
-    #[arg(long, value_name = "2k", value_parser = units::rate)]
+    #[arg(long, value_name = "RATE", value_parser = units::rate, help_heading = "Load and data")]
     rate: Option<f64>,
     /// Rates in the place of the scenario's shares of capacity, in rising order
-    #[arg(long, value_delimiter = ',', value_name = "100000,200000")]
+    #[arg(long, value_delimiter = ',', value_name = "RATES", help_heading = "Load and data")]
     rates: Option<Vec<f64>>,
     /// Run every variant again at these percents of capacity, for load-latency curves [default: 10 to 110]
-    #[arg(long, value_name = "10,50,90", value_delimiter = ',', num_args = 0.., require_equals = true,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "PERCENTS", value_delimiter = ',', num_args = 0.., require_equals = true,
+          value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Load and data")]
     sweep: Option<Vec<u32>>,
+    /// Rows in each table
+    #[arg(long, value_name = "N", help_heading = "Load and data")]
+    rows: Option<u64>,
+    /// Tables of the load
+    #[arg(long, value_name = "N", help_heading = "Load and data")]
+    tables: Option<u32>,
+    /// Rows that tables hold, where that is more than the load touches (the dumped table)
+    #[arg(long, value_name = "N", help_heading = "Load and data")]
+    table_rows: Option<u64>,
+    /// Size of the data, as a share of what its recipe makes in full (website): 0.05
+    #[arg(long, value_name = "SHARE", help_heading = "Load and data")]
+    scale: Option<f64>,
     /// Capture on this device what another host sends (`toll replay` there), in the place of a link of the run's own: one
-    /// variant, by `--arms`
-    #[arg(long, value_name = "DEVICE", conflicts_with = "exact")]
+    /// variant, by `--variants`
+    #[arg(long, value_name = "DEVICE", conflicts_with = "exact", help_heading = "Load and data")]
     receive_on: Option<String>,
-    /// Seed of order, jitter and draws [default: from the clock, and written down]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Directory of the run [default: run-SCENARIO-TIME]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Exit with 3 if a variant's overhead exceeds this bound, as in 'B.latency_us_p99>20%'; may be repeated
-    #[arg(long, value_name = "ARM.OUTCOME>N%")]
-    fail_if: Vec<Bound>,
-    /// Keep captures and logs in the run directory
-    #[arg(long)]
-    keep_artefacts: bool,
-    /// End once every variant has a verdict by its confidence sequence (after 10 rounds or more)
-    #[arg(long, conflicts_with = "exact")]
-    early_stop: bool,
     #[command(flatten)]
     exact: super::exact::ExactArgs,
-    /// Form of the report on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// Directory of the run [default: run-SCENARIO-TIME]
+    #[arg(short, long, alias = "output", value_name = "DIR", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// Exit with 3 if a variant's overhead exceeds this bound: 'pfs.latency_us_p99>20%'; may be repeated
+    #[arg(long, value_name = "BOUND", help_heading = "Output")]
+    fail_if: Vec<Bound>,
+    /// Keep captures and logs in the run directory
+    #[arg(long, help_heading = "Output")]
+    keep_artefacts: bool,
+    #[command(flatten)]
+    format: super::report::FormatArgs,
 }
 
 /// `2%`. Here a bare number is percent, too: no share of 1 is meant by it.
@@ -135,7 +151,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         clock: Clock::default(),
         profile: arguments.profile,
         driver: arguments.driver,
-        arms: arguments.arms,
+        arms: arguments.variants,
         time: arguments.time,
         find_pct: arguments.find,
         spread: arguments.spread,
@@ -156,18 +172,16 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         early_stop: arguments.early_stop,
     };
     let resolved = ResolvedScenario::new(scenario.clone(), &overrides)?;
-    for bound in &arguments.fail_if {
-        bound
-            .check(&resolved.scenario.definitions(), &resolved.arms, &resolved.scenario.baseline)
-            .with_context(|| format!("--fail-if '{bound}'"))?;
-    }
+    check_bounds(&arguments.fail_if, &resolved)?;
     let is_agreed = arguments.server.yes;
     let server = match scenario.subject {
         Subject::Server => arguments.server.resolve()?,
         Subject::Host => arguments.server.resolve_none()?,
     };
     let source = RunSource::Scenario(Box::new(scenario), Box::new(overrides));
-    consent::check_load(&source, &server, is_agreed)?;
+    if !arguments.dry_run {
+        consent::check_load(&source, &server, is_agreed)?;
+    }
     let asked = RunRequest {
         source,
         text: text.clone(),
@@ -177,7 +191,20 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
-    super::exact::run(arguments.exact, asked, text, arguments.format, &arguments.fail_if)
+    if arguments.dry_run {
+        return dry_run::run(asked, &arguments.exact, is_agreed);
+    }
+    super::exact::run(arguments.exact, asked, text, arguments.format.chosen(), &arguments.fail_if)
+}
+
+/// Reports, before anything is started, bounds that no result could be judged by.
+pub(super) fn check_bounds(bounds: &[Bound], resolved: &ResolvedScenario) -> anyhow::Result<()> {
+    let outcomes = resolved.scenario.definitions();
+    bounds.iter().try_for_each(|bound| {
+        bound
+            .check(&outcomes, &resolved.arms, &resolved.scenario.baseline)
+            .with_context(|| format!("--fail-if '{bound}'"))
+    })
 }
 
 /// Repeats a plan. A scenario file beside it is copied too.
@@ -209,7 +236,9 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
     };
     let text = std::fs::read_to_string(path.with_file_name("scenario.toml")).unwrap_or_default();
     let source = RunSource::Plan(Box::new(plan));
-    consent::check_load(&source, &server, is_agreed)?;
+    if !arguments.dry_run {
+        consent::check_load(&source, &server, is_agreed)?;
+    }
     let asked = RunRequest {
         source,
         text,
@@ -219,9 +248,12 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
+    if arguments.dry_run {
+        return dry_run::run(asked, &arguments.exact, is_agreed);
+    }
     finish_run(
         run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,
-        arguments.format,
+        arguments.format.chosen(),
         &arguments.fail_if,
     )
 }

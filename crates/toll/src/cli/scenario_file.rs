@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use std::path::Path;
-use toll_model::scenario::{PRESETS, Preset, Scenario};
+use toll_model::scenario::{Preset, Scenario};
 
 /// The scenario and its text.
 pub(super) fn load(name_or_path: &str) -> anyhow::Result<(Scenario, String)> {
@@ -10,8 +10,9 @@ pub(super) fn load(name_or_path: &str) -> anyhow::Result<(Scenario, String)> {
         return Ok((preset.scenario()?, preset.text.to_owned()));
     }
     if !Path::new(name_or_path).exists() {
-        let known: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-        bail!("no scenario or file `{name_or_path}`: known scenarios are {}", known.join(", "));
+        let like = Preset::most_like(name_or_path);
+        let like = like.map(|preset| format!("Did you mean {}? ", preset.name)).unwrap_or_default();
+        bail!("there is no scenario and no file {name_or_path:?}. {like}`toll list` shows all scenarios");
     }
     let text =
         std::fs::read_to_string(name_or_path).with_context(|| format!("cannot read {name_or_path}"))?;

@@ -6,20 +6,23 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_execution::testbed::data;
+use toll_commands::json_format::JsonFormat;
+use toll_execution::testbed::data::{self, SCHEMA};
 use toll_record::DataSetup;
 use toll_server::background::BackgroundServer;
 use toll_server::{Sandbox, SandboxSpec};
 
 #[derive(Debug, Subcommand)]
 pub enum Server {
-    /// Start a sandbox server in the background and say how to connect
+    /// Start a sandbox server in the background, and print how to connect
     Start(Start),
     /// Show the background server; exit code 1 if there is none
     Status {
         /// As JSON, without a password
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        format: JsonFormat,
     },
     /// End the background server and remove its data
     Stop,
@@ -31,16 +34,16 @@ pub struct Start {
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
     /// TCP port, 2 modulo 8 as 3306 is [default: the first free one from 33002]
-    #[arg(long)]
+    #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     /// Tables of the prepared data
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8)]
     tables: u32,
     /// Rows in each table; 0 starts an empty server
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     rows: u64,
     /// Seed of the prepared data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Switch on performance_schema
     #[arg(long)]
@@ -56,7 +59,7 @@ pub struct Start {
 pub fn run(verb: Server) -> Result<ExitCode> {
     match verb {
         Server::Start(arguments) => start_server(arguments),
-        Server::Status { json } => print_status(json),
+        Server::Status { json, format } => print_status(json || format.is_json()),
         Server::Stop => stop_server(),
     }
 }
@@ -126,6 +129,7 @@ fn print_server(server: &BackgroundServer) {
     print_line!("  socket    {}", server.socket.display());
     print_line!("  data      {}", server.datadir.display());
     print_line!("  connect   {client} --defaults-extra-file={}", server.defaults_file.display());
-    print_line!("  measure   toll run tcpdump-impact --server {}", server.defaults_file.display());
+    let login = server.defaults_file.display();
+    print_line!("  measure   toll run tcpdump-impact --server {login} --allow-schema {SCHEMA}");
     print_line!("  end       toll server stop");
 }

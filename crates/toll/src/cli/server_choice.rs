@@ -7,31 +7,41 @@ use std::path::PathBuf;
 use toll_execution::testbed::ServerChoice;
 use toll_server::AllowedChanges;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ServerArgs {
-    /// `sandbox` (a throw-away server), a DSN (mysql://user@host:port/schema?socket=/path), or an
-    /// option file with a [client] section; the password comes from MYSQL_PWD or the file. On an existing server the run
-    /// adds its load to that of others: without a rate as fast as the server answers, which needs --yes [default: sandbox]
-    #[arg(long, value_name = "sandbox|DSN|FILE")]
+    /// `sandbox` (a throw-away server), or an existing server: an option file with a [client] section, or a DSN
+    /// (mysql://user@host:port/schema?socket=/path); the password comes from the file or MYSQL_PWD [default: sandbox]
+    #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "sandbox|DSN|FILE", help_heading = "Server")]
     server: Option<String>,
     /// The mariadbd or mysqld of the sandbox [default: the first found]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Server")]
     server_bin: Option<PathBuf>,
     /// Schema on an existing server whose tables the load uses as they are
-    #[arg(long, value_name = "NAME", conflicts_with = "allow_schema")]
+    #[arg(
+        long,
+        alias = "database",
+        value_name = "NAME",
+        conflicts_with = "allow_schema",
+        help_heading = "Server"
+    )]
     schema: Option<String>,
     /// On an existing server: create this schema for the test load (not binlogged) and drop it afterwards
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
     allow_schema: Option<String>,
     /// Measure on a replica or a read-only server, without writing to it
-    #[arg(long)]
+    #[arg(long, help_heading = "Server")]
     allow_replica: bool,
     /// Put a load at full speed on an existing server without asking; at a given rate nothing is asked
-    #[arg(long)]
+    #[arg(long, help_heading = "Server")]
     pub yes: bool,
 }
 
 impl ServerArgs {
+    /// True if a schema is to be made on an existing server.
+    pub fn makes_schema(&self) -> bool {
+        self.allow_schema.is_some()
+    }
+
     /// The choice for a scenario about the host alone.
     pub fn resolve_none(self) -> anyhow::Result<ServerChoice> {
         let options = [

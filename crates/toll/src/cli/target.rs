@@ -8,41 +8,46 @@ use toll_mysql::{Address, Compression, Secret, Target, Tls};
 
 #[derive(Debug, Args)]
 pub struct TargetArgs {
+    /// The server: an option file with a [client] section, or a DSN; in place of the options below
+    #[arg(long, value_name = "DSN|FILE", help_heading = "Server")]
+    #[arg(conflicts_with_all = ["host", "port", "socket", "dsn", "defaults_file"])]
+    server: Option<String>,
     /// Host name or address [default: 127.0.0.1]
-    #[arg(long, conflicts_with_all = ["socket", "dsn"])]
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["socket", "dsn"], help_heading = "Server")]
     host: Option<String>,
     /// TCP port [default: 3306]
-    #[arg(long, conflicts_with_all = ["socket", "dsn"])]
+    #[arg(long, short = 'P', value_name = "PORT", conflicts_with_all = ["socket", "dsn"], help_heading = "Server")]
     port: Option<u16>,
     /// Unix socket instead of TCP
-    #[arg(long, value_name = "PATH", conflicts_with = "dsn")]
+    #[arg(long, short = 'S', value_name = "PATH", conflicts_with = "dsn", help_heading = "Server")]
     socket: Option<PathBuf>,
     /// mysql://user@host:port/schema?socket=PATH; also from TOLL_DSN, there with a password
-    #[arg(long)]
+    #[arg(long, value_name = "DSN", help_heading = "Server")]
     dsn: Option<String>,
     /// Option file with a [client] section
-    #[arg(long, value_name = "FILE", conflicts_with = "dsn")]
+    #[arg(long, value_name = "FILE", conflicts_with = "dsn", help_heading = "Server")]
     defaults_file: Option<PathBuf>,
     /// User [default: root]
-    #[arg(long, short)]
+    #[arg(long, short, value_name = "USER", help_heading = "Server")]
     user: Option<String>,
     /// Ask for the password
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Server")]
     password: bool,
     /// Encrypt; the certificate is checked only with --ca
-    #[arg(long)]
+    #[arg(long, alias = "ssl", help_heading = "Connection")]
     tls: bool,
     /// Encrypt the password for whatever public key the server sends, where it asks for that without TLS
-    #[arg(long)]
+    #[arg(long, help_heading = "Connection")]
     get_server_public_key: bool,
     /// Send the password within TLS also to a server whose certificate is not checked, if it asks for that
-    #[arg(long)]
+    #[arg(long, help_heading = "Connection")]
     enable_cleartext_plugin: bool,
     /// Encrypt, and trust only this authority (PEM)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "ssl-ca", value_name = "FILE", help_heading = "Connection")]
     ca: Option<PathBuf>,
     /// Compress the protocol
     #[arg(long, value_name = "ALGORITHM", num_args = 0..=1, require_equals = true, default_missing_value = "zlib")]
+    #[arg(help_heading = "Connection")]
     compress: Option<Algorithm>,
 }
 
@@ -91,6 +96,9 @@ impl TargetArgs {
     }
 
     fn base_target(&self) -> Result<Target> {
+        if let Some(server) = &self.server {
+            return Ok(Login::read(server).context("in --server")?.target);
+        }
         if let Some(dsn) = &self.dsn {
             return Ok(Login::read_dsn(dsn)
                 .context("in --dsn (or give the whole address in TOLL_DSN)")?

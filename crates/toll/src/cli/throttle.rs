@@ -6,86 +6,114 @@ use super::named::named;
 use super::progress::DumpProgress;
 use super::target::TargetArgs;
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use toll_commands::json_format::JsonFormat;
 use toll_mysql::Target;
 use toll_sys::cancel::CancelToken;
 use toll_sys::units;
 use toll_throttle::{LimitAction, ThrottleOptions, command, control_commands, control_socket};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:\n  \
-    toll throttle --defaults-file my.cnf -- mariadb-dump --defaults-file=my.cnf --single-transaction --quick shop > shop.sql\n  \
-    toll throttle --ask /run/toll.sock max-p99-toll=5%\n\n\
+    toll throttle --server my.cnf -- mariadb-dump --defaults-file=my.cnf \\\n      \
+        --single-transaction --quick shop > shop.sql\n  \
+    toll throttle --server my.cnf --control /run/toll.sock -- ./dump.sh > shop.sql\n  \
+    toll throttle ctl /run/toll.sock max-p99-toll=5%\n\n\
     The dump goes to standard output, all else to standard error; the exit code is the \
     command's.\n\
     The probe queries go to the server; the command needs its own options to find it. The password comes from MYSQL_PWD, a \
     defaults file, TOLL_DSN or the prompt (--password).")]
 pub struct Throttle {
+    #[command(subcommand)]
+    command: Option<ThrottleCommand>,
+    #[command(flatten)]
+    run: ThrottleRun,
+}
+
+#[derive(Debug, Subcommand)]
+enum ThrottleCommand {
+    /// Send a control command to a running throttle, and print its answer
+    Ctl(Control),
+}
+
+#[derive(Debug, Args)]
+struct Control {
+    /// The socket of the throttle's --control
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+    /// status, pause, resume, max-p99-toll=5%, rate=10M, rate=auto or panic
+    #[arg(value_name = "COMMAND")]
+    order: String,
+}
+
+#[derive(Debug, Args)]
+struct ThrottleRun {
     /// Limit for the p99 latency increase of a small query during the dump
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = control_commands::parse_max_p99_overhead)]
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = control_commands::parse_max_p99_overhead)]
+    #[arg(help_heading = "Latency limit")]
     max_p99_toll: f64,
     #[command(flatten)]
     target: TargetArgs,
     /// Schema that the probe queries read [default: the largest tables of all]
-    #[arg(long)]
-    db: Option<String>,
+    #[arg(long, short = 'D', alias = "db", value_name = "NAME", help_heading = "Server")]
+    database: Option<String>,
     #[command(flatten)]
     steering: LimiterArgs,
     /// Print the overhead as one JSON line on standard error
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    format: JsonFormat,
     /// Give the command this environment variable of toll's own; may be repeated
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// Send a control command to a running throttle, and exit: --ask SOCKET status
-    #[arg(long, num_args = 2, value_names = ["SOCKET", "ORDER"], exclusive = true)]
-    ask: Option<Vec<String>>,
     /// The dump command and its arguments, run without a shell
-    #[arg(last = true, required_unless_present = "ask")]
+    #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 /// Options of the latency limit, for every subcommand that has one.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Latency limit")]
 pub struct LimiterArgs {
     /// The probe query [default: a row by primary key, anywhere in the largest tables]
-    #[arg(long, value_name = "SQL")]
+    #[arg(long, value_name = "SQL", help_heading = "Latency limit")]
     canary: Option<String>,
     /// Probe queries a second [default: a hundredth of the server's own, 100 to 200, and a
     /// twentieth of its reads from disk, 25 at least]
-    #[arg(long, value_name = "N", value_parser = units::rate)]
+    #[arg(long, value_name = "RATE", value_parser = units::rate, help_heading = "Latency limit")]
     canary_rate: Option<f64>,
     /// Duration of the latency baseline before the dump
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = units::duration)]
+    #[arg(help_heading = "Latency limit")]
     before: Duration,
     /// Lowest rate, bytes a second, whatever the latency [default: 128K, or what net_write_timeout asks for]
-    #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate, help_heading = "Latency limit")]
     min_rate: Option<f64>,
     /// Highest rate, bytes a second: 512K, 10M
-    #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate, help_heading = "Latency limit")]
     max_rate: Option<f64>,
     /// The dump pauses while this file exists
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Latency limit")]
     flag_file: Option<PathBuf>,
-    /// Listen here for control commands: status, pause, resume, max-p99-toll=5%, rate=10M, rate=auto, panic
-    #[arg(long, value_name = "SOCKET")]
+    /// Listen here for control commands (`toll throttle ctl`)
+    #[arg(long, value_name = "SOCKET", help_heading = "Latency limit")]
     control: Option<PathBuf>,
     /// The oldest that the dump's snapshot may become: 2h
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, help_heading = "Latency limit")]
     max_time: Option<Duration>,
     /// The longest that InnoDB's history list may become
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Latency limit")]
     max_history: Option<u64>,
     /// Action past --max-time and --max-history
-    #[arg(long, value_parser = named::<LimitAction>(), default_value = "open")]
+    #[arg(long, value_parser = named::<LimitAction>(), default_value = "open", help_heading = "Latency limit")]
     past_limit: LimitAction,
     /// Write a JSON line for each decision
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Latency limit")]
     log: Option<PathBuf>,
 }
 
@@ -132,12 +160,13 @@ impl LimiterArgs {
 }
 
 pub fn run(arguments: Throttle) -> Result<ExitCode> {
-    if let Some([socket, order]) = arguments.ask.as_deref() {
-        print_line!("{}", control_socket::send_command(socket.as_ref(), order)?);
+    if let Some(ThrottleCommand::Ctl(Control { socket, order })) = &arguments.command {
+        print_line!("{}", control_socket::send_command(socket, order)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let arguments = arguments.run;
     let mut target = arguments.target.resolve()?;
-    target.db = arguments.db.or(target.db);
+    target.db = arguments.database.or(target.db);
     let cancel = interrupt::new_signal_token()?;
     let asked = arguments.steering.build_request(target, arguments.max_p99_toll, &cancel);
     let ended = match command::run_command(asked, &arguments.command, &arguments.env, std::io::stdout()) {
@@ -148,7 +177,7 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    if arguments.json {
+    if arguments.json || arguments.format.is_json() {
         eprint_line!("{}", serde_json::to_string(&ended.summary).context("cannot write JSON")?);
     } else {
         eprint_line!("{}", ended.summary.render_text());

@@ -22,7 +22,7 @@ fn a_load_at_full_speed_on_a_server_of_others_needs_consent() {
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let connections = || server.rows("SHOW GLOBAL STATUS LIKE 'Connections'");
     let run = ["run", "tcpdump-impact", "--arms", "none2", "--server", &dsn, "--out", &out];
-    let cost = ["cost", "--server", &dsn, "--threads", "5", "--out", &out, "--", "true"];
+    let cost = ["cost", "--server", &dsn, "--load", "--threads", "5", "--out", &out, "--", "true"];
     for (arguments, load) in [(&run[..], "8 connections (read-only) at full speed"), (&cost, "5 connections")]
     {
         let before = connections();
@@ -86,7 +86,8 @@ fn a_replica_is_refused_by_its_status() {
     // Its threads need not run: somebody may start them meanwhile.
     server.run("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'nobody'");
     let (dsn, out) = (server.dsn(), lab.path("run"));
-    let asked = ["cost", "--server", &dsn, "--rate", "300", "--allow-schema", "toll_load", "--out", &out];
+    let asked =
+        ["cost", "--server", &dsn, "--load", "--rate", "300", "--allow-schema", "toll_load", "--out", &out];
     let refused = lab.toll(&[&asked[..], &["--", "true"]].concat());
     let text = output_text(&refused);
     assert!(!refused.status.success() && text.contains("is a replica"), "{text}");

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
 use toll_testkit::lab::{Lab, arm, read_result, scenario};
 
 const SMALL: [&str; 8] = ["--rounds", "1", "--settle", "100ms", "--rows", "500", "--rate", "300"];
@@ -259,5 +260,79 @@ fn an_example_of_the_documents_runs() {
         }
         assert_eq!(arm["windows"], 1, "{}", output_text(&run));
     }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn on_an_existing_server_its_own_traffic_is_measured_and_no_load_is_added() {
+    let lab = toll_testkit::lab!();
+    let server = lab.start_server();
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let [before, variables] = [server.schemas(), server.variables()];
+    let written = || {
+        server.rows(
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_create_table', 'Com_create_db', 'Com_insert')",
+        )
+    };
+    let writes = written();
+    let is_over = AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        // Users: without them, there is no traffic to measure under.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                server.rows("SELECT BENCHMARK(1000, SHA1('x'))");
+            }
+        });
+        let options =
+            ["--server", &dsn, "--rounds", "2", "--window", "2s", "--settle", "100ms", "--out", &out];
+        let run = lab.toll(&[&["cost"], &options[..], &["--", "sleep", "{duration_s}"]].concat());
+        is_over.store(true, Ordering::Relaxed);
+        run
+    });
+    assert!(run.status.success(), "{}", output_text(&run));
+    assert!(!output_text(&run).contains("load on the server"), "{}", output_text(&run));
+    let result = read_result(&out);
+    for name in ["baseline", "baseline-again", "command"] {
+        let arm = arm(&result, name);
+        assert_eq!(arm["windows"], 2, "{}", output_text(&run));
+        assert!(arm["outcomes"]["qps"]["mean"].as_f64().unwrap() > 1.0, "{arm}");
+        assert!(arm["outcomes"]["latency_us_mean"].is_null(), "nobody measured response times: {arm}");
+    }
+    assert!(arm(&result, "command")["outcomes"]["cpu_us_per_query"]["mean"].as_f64().unwrap() > 0.0);
+    let plan = std::fs::read_to_string(Path::new(&out).join("plan.json")).unwrap();
+    assert!(plan.contains("\"driver\": \"none\"") && !plan.contains("\"driver\": \"toll\""), "{plan}");
+    assert_eq!([server.schemas(), server.variables()], [before, variables]);
+    assert_eq!(written(), writes, "toll has written to the server");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn options_of_a_load_are_refused_where_none_was_asked_for() {
+    let lab = toll_testkit::lab!();
+    let server = lab.start_server();
+    let dsn = server.dsn();
+    for options in
+        [&["--rate", "300"][..], &["--allow-schema", "toll_load"], &["--threads", "2"], &["--rows", "9"]]
+    {
+        let refused = lab.toll(&[&["cost", "--server", &dsn], options, &["--", "true"]].concat());
+        let text = output_text(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains(options[0]) && text.contains("Add --load"), "{text}");
+    }
+    // On a sandbox there is a load anyway.
+    let sandbox = lab.toll(&["cost", "--load", "--rate", "300", "--dry-run", "--", "true"]);
+    assert!(sandbox.status.success(), "{}", output_text(&sandbox));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_bound_that_the_command_exceeds_is_exit_code_3() {
+    let lab = toll_testkit::lab!();
+    let wrong = lab.toll(&["cost", "--fail-if", "nosuch>5%", "--", "true"]);
+    assert_eq!(wrong.status.code(), Some(1), "{}", output_text(&wrong));
+    assert!(output_text(&wrong).contains("--fail-if 'command.nosuch>5%'"), "{}", output_text(&wrong));
+    // Nothing gets faster by nine tenths for a command that sleeps.
+    let run = cost(&lab, &["--fail-if", "latency_us_mean>-90%"], &["sleep", "{duration_s}"]);
+    assert_eq!(run.status.code(), Some(3), "{}", output_text(&run));
     lab.assert_nothing_left();
 }

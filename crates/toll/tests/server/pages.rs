@@ -103,8 +103,9 @@ fn the_accounts_of_the_page_may_do_what_they_are_for() {
     assert!(!output_text(&throttled).contains("SELECT 1"), "{}", output_text(&throttled));
 
     let load = option_file("toll_sbtest");
-    for what in ["prepare", "cleanup"] {
-        let done = lab.toll(&["load", what, "--defaults-file", &load, "--no-binlog", "--rows", "100"]);
+    for what in [&["prepare", "--rows", "100"][..], &["cleanup"]] {
+        let login = ["--defaults-file", &load, "--no-binlog"];
+        let done = lab.toll(&[&["load"], what, &login].concat());
         assert!(done.status.success(), "{}", output_text(&done));
     }
 

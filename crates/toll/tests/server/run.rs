@@ -371,7 +371,9 @@ fn system_a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
 fn wrong_arguments_are_answered_in_one_line_that_says_what_to_do() {
     let lab = toll_testkit::lab!();
     for (arguments, expected) in [
-        (vec!["run", "no-such-scenario"], "known scenarios are tcpdump-impact"),
+        (vec!["run", "tcpdump-inpact"], "Did you mean tcpdump-impact? `toll list` shows all"),
+        (vec!["run", "no-such-scenario"], "no file \"no-such-scenario\". `toll list` shows all scenarios"),
+        (vec!["list", "calibrations"], "Did you mean calibration?"),
         (vec!["run", "tcpdump-impact", "--profile", "slow"], "it has faithful, quick, standard"),
         (vec!["run", "tcpdump-impact", "--time", "3x"], "\"3x\" is not a duration"),
         (vec!["run", "tcpdump-impact", "--find", "0%"], "above 0% and at most 100%"),

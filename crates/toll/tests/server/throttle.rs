@@ -206,7 +206,7 @@ fn the_control_socket_pauses_resumes_and_changes_rate_and_promise() {
     let plain = fixture.plain();
     let socket = fixture.lab.path("sock");
     let ask = |order: &str| {
-        let answer = fixture.lab.toll(&["throttle", "--ask", &socket, order]);
+        let answer = fixture.lab.toll(&["throttle", "ctl", &socket, order]);
         assert!(answer.status.success(), "{order}: {}", output_text(&answer));
         String::from_utf8_lossy(&answer.stdout).trim_end().to_owned()
     };
@@ -218,7 +218,7 @@ fn the_control_socket_pauses_resumes_and_changes_rate_and_promise() {
     assert!(status.contains("by-hand") && status.contains("history list: "), "{status}");
     assert_eq!(ask("max-p99-toll=300%"), "paused, max-p99-toll=300%, rate=262144");
     assert_eq!(ask("rate=auto"), "paused, max-p99-toll=300%, rate=auto");
-    let wrong = fixture.lab.toll(&["throttle", "--ask", &socket, "faster"]);
+    let wrong = fixture.lab.toll(&["throttle", "ctl", &socket, "faster"]);
     assert!(!wrong.status.success() && output_text(&wrong).contains("rate=10M"), "{}", output_text(&wrong));
     assert!(child.try_wait().unwrap().is_none(), "{}", fixture.stderr_text());
     ask("resume");
@@ -419,7 +419,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         (&["--past-limit", "wait"][..], 2, "open"),
         (&["--env", "NO_SUCH_VARIABLE"][..], 1, "NO_SUCH_VARIABLE is not set"),
         (&["--dsn", &nowhere][..], 1, "Check the address, and that the server runs"),
-        (&["--ask", "/tmp/x", "status"][..], 2, "cannot be used with"),
+        (&["ctl", "/tmp/x", "status"][..], 2, "unexpected argument"),
     ] {
         let output = lab.toll(&[&["throttle"], options, &["--", "true"]].concat());
         assert_eq!(output.status.code(), Some(code), "{options:?}: {}", output_text(&output));

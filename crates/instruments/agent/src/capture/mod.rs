@@ -246,7 +246,7 @@ fn stream_key(options: &CaptureOptions) -> anyhow::Result<SenderKey> {
     match (&options.output, &options.key) {
         (OutputKind::Stream(_), Some(path)) => SenderKey::read(path),
         (OutputKind::Stream(to), None) if !options.plain => bail!(
-            "streaming to {to} takes --key FILE (`toll receive --key KEY --new-sender FILE` makes one at the receiver), or \
+            "streaming to {to} takes --key FILE (`toll receive keygen FILE --receiver KEY` makes one at the receiver), or \
              --plain where everybody on the network may read the queries"
         ),
         _ => Ok(SenderKey::Plain),

@@ -54,7 +54,7 @@ impl SenderKey {
     /// # Errors
     /// It is not there, others may read it, or it is no sender's.
     pub fn read(path: &Path) -> Result<Self> {
-        const MAKE: &str = "`toll receive --key KEY --new-sender FILE` makes one at the receiver";
+        const MAKE: &str = "`toll receive keygen FILE --receiver KEY` makes one at the receiver";
         let key = KeyFile::read(path).map_err(|error| with_hint(error, MAKE))?;
         let Some(receiver) = key.receiver else {
             bail!("{} is a receiver's key, which no other host needs: {MAKE}", path.display());
@@ -92,17 +92,17 @@ impl ReceiverKey {
     /// # Errors
     /// It is not there, others may read it, it is no receiver's, or nobody may send.
     pub fn read(path: &Path) -> Result<Self> {
-        let key = KeyFile::read(path)
-            .map_err(|error| with_hint(error, "`toll receive --new-key FILE` makes one"))?;
+        let key =
+            KeyFile::read(path).map_err(|error| with_hint(error, "`toll receive keygen FILE` makes one"))?;
         if key.receiver.is_some() {
             bail!(
-                "{} is a sender's key: a receiver has its own (`toll receive --new-key FILE`)",
+                "{} is a sender's key: a receiver has its own (`toll receive keygen FILE`)",
                 path.display()
             );
         }
         if key.senders.is_empty() {
             bail!(
-                "nobody may send yet: `toll receive --key {} --new-sender db1.key` makes a key for a host db1",
+                "nobody may send yet: `toll receive keygen db1.key --receiver {}` makes a key for a host db1",
                 path.display()
             );
         }
@@ -244,8 +244,8 @@ mod tests {
         let (receiver, sender) = (dir.path().join("receiver.key"), dir.path().join("db1.key"));
         let no_receiver = |path: &Path| format!("{:#}", ReceiverKey::read(path).err().unwrap());
         let no_sender = |path: &Path| format!("{:#}", SenderKey::read(path).err().unwrap());
-        assert!(no_receiver(&receiver).contains("`toll receive --new-key FILE` makes one"));
-        assert!(no_sender(&sender).contains("--new-sender FILE` makes one"));
+        assert!(no_receiver(&receiver).contains("`toll receive keygen FILE` makes one"));
+        assert!(no_sender(&sender).contains("keygen FILE --receiver KEY` makes one"));
         ReceiverKey::create(&receiver).unwrap();
         assert!(no_receiver(&receiver).contains("nobody may send yet"), "{}", no_receiver(&receiver));
         ReceiverKey::create_sender(&receiver, &sender).unwrap();

@@ -29,6 +29,10 @@ use toll_sys::units::{Bytes, Percent, Seconds};
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     pub name: String,
+    /// The subject in a few words, for lists; absent: the question.
+    pub title: Option<String>,
+    /// The group of a list that it belongs to.
+    pub group: Option<Group>,
     pub question: String,
     pub baseline: String,
     /// The outcome that verdicts are drawn from.
@@ -76,6 +80,32 @@ pub struct Scenario {
     pub sweep: Option<Sweep>,
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
+}
+
+/// Group of scenarios in a list, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    Capture,
+    Loss,
+    /// Transports and settings of a server.
+    Server,
+    Backup,
+    /// Checks of toll's own figures.
+    SelfTest,
+}
+
+impl Group {
+    /// The name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Loss => "loss",
+            Self::Server => "server",
+            Self::Backup => "backup",
+            Self::SelfTest => "self-test",
+        }
+    }
 }
 
 /// Subject of the measurement.

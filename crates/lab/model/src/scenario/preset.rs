@@ -14,11 +14,36 @@ impl Preset {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
+    /// The preset whose name is most like `name`, if one is like it at all.
+    pub fn most_like(name: &str) -> Option<&'static Self> {
+        // A letter in three may be wrong. Fewer letters than these are in many names.
+        let most = name.chars().count().div_ceil(3);
+        let is_part = |whole: &str| name.len() > 3 && whole.contains(name);
+        let distances = PRESETS.iter().map(|preset| (edit_distance(name, preset.name), preset));
+        let is_like = |(distance, preset): &(usize, &Self)| *distance <= most || is_part(preset.name);
+        distances.filter(is_like).min_by_key(|(distance, _)| *distance).map(|(_, preset)| preset)
+    }
+
     /// # Errors
     /// As of [`Scenario::parse`].
     pub fn scenario(&self) -> anyhow::Result<Scenario> {
         Scenario::parse(self.text)
     }
+}
+
+/// Letters to insert, remove or replace until one word is the other.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
 }
 
 pub const PRESETS: &[Preset] = &[
@@ -56,6 +81,24 @@ mod tests {
         for preset in PRESETS {
             let scenario = preset.scenario().unwrap();
             assert_eq!(scenario.name, preset.name);
+            let title = scenario.title.expect(preset.name);
+            assert!(title.chars().count() <= 47 && scenario.group.is_some(), "{}: {title}", preset.name);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_one_finds_it() {
+        let found = |name: &str| Preset::most_like(name).map(|preset| preset.name);
+        for (name, expected) in [
+            ("tcpdump-inpact", Some("tcpdump-impact")),
+            ("tcpdump", Some("tcpdump-impact")),
+            ("unix_socket", Some("unix-socket")),
+            ("backup-user", Some("backup-users")),
+            ("frobnicate", None),
+            ("x", None),
+        ] {
+            assert_eq!(found(name), expected, "{name}");
+        }
+        assert_eq!((edit_distance("kitten", "sitting"), edit_distance("", "abc")), (3, 3));
     }
 }

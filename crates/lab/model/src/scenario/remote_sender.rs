@@ -25,7 +25,7 @@ impl Scenario {
         link.keys.insert(RECEIVE_ON.to_owned(), device.to_owned());
         let Some([name]) = arms else {
             bail!(
-                "--receive-on needs exactly one arm in --arms, such as http-500: the one that the other host sends"
+                "--receive-on needs exactly one variant in --variants, such as http-500: the one that the other host sends"
             );
         };
         let arm = self.arms.iter().find(|arm| arm.name == *name);
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_cannot_be_received_so_is_said() {
         for (scenario, arms, expected) in [
-            ("packet-loss", &["http-100", "http-500"][..], "needs exactly one arm in --arms"),
+            ("packet-loss", &["http-100", "http-500"][..], "needs exactly one variant in --variants"),
             ("packet-loss", &["http-1"], "has no arm `http-1`"),
             ("zero-loss", &["idle-sized-64-50"], "is over when its sender is"),
             ("tcpdump-impact", &["B"], "such as packet-loss; tcpdump-impact has none"),

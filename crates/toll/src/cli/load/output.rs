@@ -1,7 +1,7 @@
 //! Output of `toll load`: text, JSON lines, or bins for a program.
 
 use super::super::console::eprint_line;
-use super::Load;
+use super::LoadRun;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -31,8 +31,8 @@ enum OutputForm {
 }
 
 impl Output {
-    pub fn new(arguments: &Load) -> Result<Self> {
-        let form = match (arguments.bins, arguments.json) {
+    pub fn new(arguments: &LoadRun) -> Result<Self> {
+        let form = match (arguments.bins, arguments.is_json()) {
             (Some(_), _) => OutputForm::Bins,
             (None, true) => OutputForm::Json,
             (None, false) => OutputForm::Text,

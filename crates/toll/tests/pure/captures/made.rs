@@ -75,9 +75,9 @@ fn a_set_says_how_much_it_is_and_too_little_is_refused() {
     assert!((bytes.as_f64().unwrap() / wanted - 1.0).abs() < 0.02, "{bytes}");
     for (options, why) in [
         (["--seconds", "0.01", "--mbps", "1"], "hold no conversation"),
-        (["--seconds", "1e9", "--mbps", "1"], "more than a year"),
+        (["--duration", "400d", "--mbps", "1"], "more than a year"),
         (["--seconds", "0", "--mbps", "1"], "above 0"),
-        (["--seconds", "nan", "--mbps", "1"], "above 0"),
+        (["--seconds", "nan", "--mbps", "1"], "is not a duration"),
     ] {
         let none = dir.path().join("none.pcap");
         let refused = toll(&[&["make", "http", "-w", text(&none)], &options[..]].concat());

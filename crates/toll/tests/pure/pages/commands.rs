@@ -1,9 +1,9 @@
 //! The pages below `reference/commands`, made from the definitions of the command line.
 
 use super::{assert_current, escape, heading};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use std::fmt::Write as _;
-use toll::cli::Cli;
+use toll::cli::{HELP_GROUPS, command_line};
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
@@ -119,21 +119,39 @@ fn describe(command: &mut Command, level: usize, page: &mut String) {
     }
 }
 
+const VALUES: &str = "
+## Values
+
+The same for every command:
+
+| value | written as |
+|---|---|
+| `DURATION` | `300ms`, `5s`, `2m`, `1h`, `1d`; a number alone is seconds |
+| `PERCENT` | `2%`, `0.5%` |
+| `RATE` | events a second: `250`, `2.5k`, `1M`; rates of a dump are bytes a second: `512K`, `10M` |
+| `SIZE` | `64M`, `1G`, powers of two; in capitals, since `5m` is five minutes |
+| `NAMES`, `PORTS` | separated by commas |
+| `DSN` | `mysql://user@host:port/schema?socket=/path`, without a password |
+| `FILE` of `--server` | an option file with a `[client]` section |
+";
+
 #[test]
 fn the_pages_of_the_commands_are_current() {
-    let mut toll = Cli::command();
+    let mut toll = command_line();
     toll.build();
     let mut index = heading("Commands")
-        + "\nEvery command has `--help`, a page here, and the [exit codes](../exit-codes.md) of toll.\n\n\
-           | command | task |\n|---|---|\n";
-    let names: Vec<String> = visible(&toll).map(|sub| sub.get_name().to_owned()).collect();
-    for name in names {
-        let command = toll.find_subcommand_mut(&name).unwrap();
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        writeln!(index, "| [`toll {name}`]({name}.md) | {} |", escape(&about)).unwrap();
-        let mut page = heading(&format!("toll {name}"));
-        describe(command, 1, &mut page);
-        assert_current(&format!("reference/commands/{name}.md"), &page);
+        + "\nEvery command has `--help`, a page here, and the [exit codes](../exit-codes.md) of toll.\n";
+    for (group, names) in HELP_GROUPS {
+        write!(index, "\n## {group}\n\n| command | task |\n|---|---|\n").unwrap();
+        for name in *names {
+            let command = toll.find_subcommand_mut(name).unwrap();
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            writeln!(index, "| [`toll {name}`]({name}.md) | {} |", escape(&about)).unwrap();
+            let mut page = heading(&format!("toll {name}"));
+            describe(command, 1, &mut page);
+            assert_current(&format!("reference/commands/{name}.md"), &page);
+        }
     }
+    index += VALUES;
     assert_current("reference/commands/index.md", &index);
 }

@@ -49,7 +49,7 @@ fn the_page_of_metrics_is_current() {
 #[test]
 fn the_page_of_scenarios_is_current() {
     let mut page = heading("Built-in scenarios")
-        + "\n`toll run NAME` runs one, `--profile` chooses its length, and `--arms` some of its variants.\n";
+        + "\n`toll run NAME` runs one, `--profile` chooses its length, and `--variants` some of its variants.\n";
     for preset in PRESETS {
         let scenario = preset.scenario().unwrap();
         write!(page, "\n## {}\n\n{}\n\n", scenario.name, escape(&scenario.question)).unwrap();

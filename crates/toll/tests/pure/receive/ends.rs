@@ -22,10 +22,10 @@ pub struct Keys {
     pub sender: String,
 }
 
-/// Files made by `toll receive --new-key` and `--new-sender`.
+/// Files made by `toll receive keygen`.
 pub fn new_keys(lab: &Lab) -> Keys {
     let receiver = lab.path("receiver.key");
-    let made = lab.toll(&["receive", "--new-key", &receiver]);
+    let made = lab.toll(&["receive", "keygen", &receiver]);
     assert!(made.status.success(), "{made:?}");
     Keys { sender: new_sender_key(lab, &receiver, "db1"), receiver }
 }
@@ -33,7 +33,7 @@ pub fn new_keys(lab: &Lab) -> Keys {
 /// The key file of another sender.
 pub fn new_sender_key(lab: &Lab, receiver: &str, name: &str) -> String {
     let sender = lab.path(&format!("{name}.key"));
-    let made = lab.toll(&["receive", "--key", receiver, "--new-sender", &sender]);
+    let made = lab.toll(&["receive", "keygen", &sender, "--receiver", receiver]);
     assert!(made.status.success(), "{made:?}");
     sender
 }

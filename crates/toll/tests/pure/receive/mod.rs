@@ -98,15 +98,15 @@ fn wrong_words_are_refused_with_what_to_say_instead() {
     let file = lab.write("there", "precious");
     let listen = ["--listen", "127.0.0.1:0"];
     let cases: [(&[&str], i32, &str); 14] = [
-        (&[], 2, "--new-key receiver.key"),
+        (&[], 2, "keygen receiver.key"),
         (&["-w", "x", "--plain"], 2, "--listen"),
         (&["--listen", "127.0.0.1:0", "--plain"], 2, "-w"),
         (&["-w", "x", listen[0], listen[1]], 1, "set --key FILE"),
         (&["-w", "x", listen[0], listen[1], "--key", &key, "--plain"], 2, "cannot be used with"),
-        (&["-w", "x", listen[0], listen[1], "--key", "nothere"], 1, "--new-key FILE` makes one"),
+        (&["-w", "x", listen[0], listen[1], "--key", "nothere"], 1, "keygen FILE` makes one"),
         (&["-w", "x", listen[0], listen[1], "--key", &sender], 1, "is a sender's key"),
-        (&["--new-sender", "x.key"], 2, "--key"),
-        (&["--key", &key, "--new-sender", &sender], 1, "has a sender db1 already"),
+        (&["keygen"], 2, "FILE"),
+        (&["keygen", &sender, "--receiver", &key], 1, "has a sender db1 already"),
         (&["-w", "x", "--listen", "here", "--plain"], 1, "write it as ADDRESS:PORT"),
         (&["-w", &file, listen[0], listen[1], "--plain", "--once"], 1, "exists. Choose another file."),
         (&["-w", &file, listen[0], listen[1], "--plain"], 1, "cannot create"),
@@ -119,9 +119,9 @@ fn wrong_words_are_refused_with_what_to_say_instead() {
         assert!(output_text(&output).contains(told), "{args:?}: {}", output_text(&output));
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
-    let again = lab.toll(&["receive", "--new-key", &key]);
+    let again = lab.toll(&["receive", "keygen", &key]);
     assert_eq!(again.status.code(), Some(1), "a key is never written over: {}", output_text(&again));
-    let full = lab.toll(&["receive", "--new-key", "/dev/full/key"]);
+    let full = lab.toll(&["receive", "keygen", "/dev/full/key"]);
     assert!(output_text(&full).contains("cannot make the key file"), "{}", output_text(&full));
 }
 
@@ -130,7 +130,7 @@ fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() 
     let lab = toll_testkit::lab!();
     let cases: [(&[&str], i32, &str); 3] = [
         (&["--stream", "localhost:3399"], 1, "takes --key FILE"),
-        (&["--stream", "localhost:3399", "--key", "nothere"], 1, "--new-sender FILE` makes one"),
+        (&["--stream", "localhost:3399", "--key", "nothere"], 1, "keygen FILE --receiver KEY` makes one"),
         (
             &["--stream", "localhost:3399", "--plain", "--port", "3306,3399"],
             1,

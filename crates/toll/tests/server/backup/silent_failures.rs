@@ -380,7 +380,7 @@ fn whoever_is_new_is_told_what_to_say() {
     let lab = toll_testkit::lab!();
     for (arguments, code, expected) in [
         (&["backup"][..], 2, "--server is required"),
-        (&["backup", "--server", "x"], 2, "where to? --to"),
+        (&["backup", "--server", "x"], 2, "a destination is required: --to"),
         (&["backup", "--help"], 0, "toll backup verify --from /srv/backups"),
         (&["throttle", "--help"], 0, "Examples:"),
         (&["backup", "list", "--from", "/no/such/folder"], 1, "there is none; name one that holds backups"),

@@ -1,0 +1,73 @@
+//! Tests of the exit codes that every subcommand shares. `docs/reference/exit-codes.md` lists them all.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use toll::cli::exit_code::{BY_COMMAND, MEANINGS};
+use toll_testkit::HANG_TIMEOUT;
+use toll_testkit::lab::output_text;
+
+#[test]
+fn wrong_arguments_are_2_and_what_fails_is_1() {
+    let lab = crate::lab!();
+    for (arguments, code, expected) in [
+        (&[][..], 2, "First time?"),
+        (&["--help"], 0, "First time?"),
+        (&["--version"], 0, "toll "),
+        (&["rum"], 2, "similar subcommand exists: 'run'"),
+        (&["digest"], 2, "required"),
+        (&["report", "--nosuch", "x"], 2, "--nosuch"),
+        (&["pcap", "make", "http", "-w", "x", "--duration", "0"], 2, "above 0"),
+        (&["report", "nowhere"], 1, "nowhere"),
+        (&["digest", "nowhere.pcap"], 1, "nowhere.pcap"),
+        (&["clean"], 0, "nothing to clean"),
+    ] {
+        let output = lab.toll(arguments);
+        let said = output_text(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        // Help that nobody asked for is no result.
+        assert_eq!(output.stdout.is_empty(), code != 0, "{arguments:?}: {said}");
+    }
+}
+
+/// The exit code after `signal`, of a command that reads what never ends. It says `words` once it reads.
+fn interrupted(arguments: &[&str], signal: &str) -> Option<i32> {
+    let lab = crate::lab!();
+    let mut child = lab.command(arguments);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // More than a pipe holds: once it is written, the command is at work, and its signals are set up.
+    let line = b"# Query_time: 1\nSELECT 1;\n".repeat(16_384);
+    input.write_all(&line).unwrap();
+    let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        // Whoever waits in a read notices with the next bytes.
+        let _ = input.write_all(b"\n").and_then(|()| input.flush());
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{arguments:?} goes on after {signal}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_command_that_is_interrupted_ends_with_130() {
+    assert_eq!(interrupted(&["digest", "--type", "slowlog", "-"], "INT"), Some(130));
+}
+
+#[test]
+fn the_table_is_of_commands_and_codes_that_there_are() {
+    let toll = toll::cli::command_line();
+    let codes: BTreeSet<u8> = MEANINGS.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes, BTreeSet::from([0, 1, 2, 3, 130]));
+    for (name, code, meaning) in BY_COMMAND {
+        let found = name.split(' ').try_fold(&toll, |command, word| command.find_subcommand(word));
+        assert!(found.is_some(), "toll {name} is no command: {meaning}");
+        assert!(codes.contains(code), "toll {name}: {code}");
+    }
+}
