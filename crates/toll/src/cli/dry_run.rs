@@ -61,7 +61,7 @@ impl Text<'_> {
     fn server(&self) -> String {
         match (&self.asked.server, &self.preview.setup.sandbox) {
             (_, Some(sandbox)) => {
-                let servers = format_count(sandbox.servers.len() as u64, "sandbox");
+                let servers = format_count(sandbox.servers.len() as u64, "sandbox server");
                 let place = if self.exact.exact { ", in virtual machines" } else { "" };
                 format!("{servers} of {}{place}, with data directories of their own", sandbox.program)
             }
@@ -95,7 +95,9 @@ impl Text<'_> {
             true => load,
             false => format!("{}: {load}", format_count(count, "variant")),
         };
-        loads.into_iter().map(line).collect()
+        let capacity = "rates are shares of the capacity, which is measured first, at full speed";
+        let capacity = self.preview.measures_capacity.then(|| capacity.to_owned());
+        loads.into_iter().map(line).chain(capacity).collect()
     }
 
     fn time(&self) -> String {
@@ -139,7 +141,9 @@ impl Text<'_> {
                 lines.push(format!("{what}: {}", arms.join(", ")));
             }
         };
-        need("root", &|arm| arm.needs.root);
+        if !self.exact.exact {
+            need("root", &|arm| arm.needs.root);
+        }
         if let ServerChoice::External { .. } = self.asked.server {
             let changes = "SUPER or SYSTEM_VARIABLES_ADMIN on the server";
             need(changes, &|arm| arm.treatment.has_statements());
@@ -200,8 +204,9 @@ fn describe_action(arm: &Arm) -> String {
         let values: Vec<String> = update.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("UPDATE {} SET {}", update.table, values.join(", "))
     });
+    let options = arm.server_options.iter().map(|(name, value)| format!("a sandbox with {name}={value}"));
     let command = Some(&arm.command).filter(|command| !command.is_empty()).cloned();
-    let parts: Vec<String> = updates.chain(command).collect();
+    let parts: Vec<String> = options.chain(updates).chain(command).collect();
     if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") }
 }
 

@@ -22,6 +22,7 @@ fn wrong_arguments_are_2_and_what_fails_is_1() {
         (&["report", "nowhere"], 1, "nowhere"),
         (&["digest", "nowhere.pcap"], 1, "nowhere.pcap"),
         (&["clean"], 0, "nothing to clean"),
+        (&["server", "stop"], 0, "no sandbox server is running"),
     ] {
         let output = lab.toll(arguments);
         let said = output_text(&output);
@@ -30,6 +31,18 @@ fn wrong_arguments_are_2_and_what_fails_is_1() {
         // Help that nobody asked for is no result.
         assert_eq!(output.stdout.is_empty(), code != 0, "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn what_is_not_there_is_1_where_a_command_asks_for_it() {
+    let lab = crate::lab!();
+    let status = lab.toll(&["server", "status"]);
+    assert_eq!(status.status.code(), Some(1), "{}", output_text(&status));
+    assert!(output_text(&status).contains("no sandbox server is running"), "{}", output_text(&status));
+    let doctor = lab.toll(&["doctor", "--no-pilot", "--json"]);
+    let findings: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let is_ready = findings["ready"].as_bool().unwrap();
+    assert_eq!(doctor.status.code(), Some(i32::from(!is_ready)), "{}", output_text(&doctor));
 }
 
 /// The exit code after `signal`, of a command that reads what never ends. It says `words` once it reads.

@@ -38,7 +38,7 @@ fn a_dry_run_on_a_sandbox_says_what_it_would_start_and_starts_nothing() {
         &text,
         &[
             "profile quick",
-            "1 sandbox of /",
+            "1 sandbox server of /",
             "1 table of ",
             " MB",
             "2 connections (read-only) at 300 events/s, by toll",
@@ -59,6 +59,15 @@ fn a_dry_run_on_a_sandbox_says_what_it_would_start_and_starts_nothing() {
     assert_says(&kept, &["kept in it", "10 min 00 s, after the data is prepared; a pilot chooses", "run-"]);
     let find = dry_run(&lab, &["run", &file, "--dry-run", "--find", "5%"]);
     assert_says(&find, &["as long as the effect to be found needs"]);
+    let share = dry_run(&lab, &["run", "backup-throttle", "--dry-run"]);
+    assert_says(
+        &share,
+        &["rates are shares of the capacity, which is measured first, at full speed", "for 12 rounds"],
+    );
+    let options = dry_run(&lab, &["run", "durability", "--dry-run"]);
+    assert_says(&options, &["2 sandbox servers of /", "a sandbox with innodb_doublewrite="]);
+    let counted = dry_run(&lab, &["run", "tcpdump-impact", "--variants", "B", "--exact", "--dry-run"]);
+    assert_says(&counted, &["in virtual machines", "by counted instructions", "no special rights"]);
     let cost = dry_run(&lab, &["cost", "--dry-run", "--", "tcpdump", "-w", "{artefact}", "port {port}"]);
     assert_says(&cost, &["8 tables of 10000 rows", "at full speed", "tcpdump -w ARTEFACT 'port {port}'"]);
 }
@@ -126,5 +135,5 @@ fn a_dry_run_of_a_plan_shows_that_plan() {
     assert!(run.status.success(), "{}", output_text(&run));
     let plan = Path::new(&out).join("plan.json").display().to_string();
     let text = dry_run(&lab, &["run", "--plan", &plan, "--dry-run"]);
-    assert_says(&text, &["for 1 round", "1 sandbox of /", "sleep 60"]);
+    assert_says(&text, &["for 1 round", "1 sandbox server of /", "sleep 60"]);
 }

@@ -26,6 +26,8 @@ pub struct RunPreview {
     pub data: Option<(String, u64)>,
     /// Seconds from the pilot to the last window; `None` if the effect to be found decides.
     pub expected_s: Option<f64>,
+    /// True if rates are shares of a capacity, which is measured first.
+    pub measures_capacity: bool,
     /// Rounds, if they are not chosen by a pilot.
     pub rounds: Option<u32>,
     /// Directory of the run.
@@ -53,7 +55,8 @@ pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
     facts.missing = host::missing(arms.iter().flat_map(required).collect::<BTreeSet<_>>());
     for arm in &mut arms {
         let missing = required(arm).into_iter().find_map(|required| facts.missing.get(&required).cloned());
-        let needs_root = arm.needs.root && !facts.is_root;
+        // Virtual machines have a root of their own.
+        let needs_root = arm.needs.root && !facts.is_root && source.clock().is_real();
         let no_root = || needs_root.then(|| "needs root: run toll with sudo".to_owned());
         arm.unavailable = arm.unavailable.take().or(missing).or_else(no_root);
     }
@@ -62,6 +65,7 @@ pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
     Ok(match source {
         ResolvedSource::Scenario(resolved, _) => RunPreview {
             expected_s: resolved.expected_s(),
+            measures_capacity: !resolved.arms_needing_capacity().is_empty(),
             rounds: resolved.times.rounds,
             scenario: resolved.scenario.name,
             question: resolved.scenario.question,
@@ -73,6 +77,7 @@ pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
         },
         ResolvedSource::Plan(plan) => RunPreview {
             expected_s: Some(plan::expected_s(&plan)),
+            measures_capacity: false,
             rounds: Some(plan.rounds),
             scenario: plan.scenario,
             question: plan.question,
