@@ -187,9 +187,7 @@ fn an_option_has_the_same_names_in_every_command() {
         let all: Vec<String> = definition.get_arguments().flat_map(names).collect();
         for group in together {
             let is_other = |name: &&str| other.contains(&(command.as_str(), name));
-            if group.iter().any(|name| all.iter().any(|known| known == name))
-                && !group.iter().any(|name| is_other(name))
-            {
+            if group.iter().any(|name| all.iter().any(|known| known == name)) && !group.iter().any(is_other) {
                 seen += 1;
                 let absent = group.iter().filter(|name| !all.iter().any(|known| known == *name));
                 missing.extend(absent.map(|name| format!("{command} --{name}")));
