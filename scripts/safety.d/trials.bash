@@ -115,7 +115,7 @@ first_look() {
 # An arm that never ran leaves nothing behind; if it did not, $why says so.
 was_measured() {
   local steps
-  ! grep -q "arm $1 is not available" $root/said || return 0
+  ! grep -q "variant $1 is not available" $root/said || return 0
   steps=$(grep -s "\"arm\":\"$1\"" $run/trials.ndjson) || true
   why="was not measured: $(sed -n '/"step":"failed"/s/.*"note":"\(.*\)"}/\1/p' <<<"$steps" | cut -c 1-140)"
   grep -q '"step":"window-end"' <<<"$steps" || return 1

@@ -182,7 +182,7 @@ fn count(
         until: counted_s.map(|counted_s| begun + Duration::from_secs_f64(counted_s)),
     };
     tracing::info!(
-        "{}: {} arms in {} virtual machines of {:.1} GB, Linux {}; seed {seed}; {}",
+        "{}: {} variants in {} virtual machines of {:.1} GB, Linux {}; seed {seed}; {}",
         resolved.scenario.name,
         resolved.arms.len(),
         sizing.machines,

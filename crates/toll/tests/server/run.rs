@@ -315,7 +315,7 @@ fn system_a_run_of_a_given_time_chooses_its_windows_by_a_pilot_and_ends_whole() 
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.success(), "{said}");
     assert!(
-        said.contains("3 arms in 40 s: ") && said.contains("minimum detectable effect (80% power): "),
+        said.contains("3 variants in 40 s: ") && said.contains("minimum detectable effect (80% power): "),
         "{said}"
     );
     let plan: serde_json::Value =

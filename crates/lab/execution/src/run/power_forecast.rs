@@ -42,7 +42,7 @@ pub fn choose_sizing(
             progress.print_line(&format!(
                 "{} is too short for {} here: an interval needs {}; the run takes that long",
                 format_duration(time_s + spent_s),
-                format_count(question.timings.len() as u64, "arm"),
+                format_count(question.timings.len() as u64, "variant"),
                 format_duration(least.needed_s + spent_s),
             ));
             question
@@ -93,7 +93,7 @@ fn time_too_short_error(
         "{} is too short for {}: an interval needs {}, which take {} after a pilot of {}; use --time {} or more, \
          or fewer arms",
         format_duration(times.time_s.unwrap_or(0.0)),
-        format_count(arms as u64, "arm"),
+        format_count(arms as u64, "variant"),
         format_count(least.rounds.into(), "round"),
         format_duration(least.needed_s),
         format_duration(spent_s),
@@ -120,14 +120,14 @@ fn time_for_mde(
     match question.time_for_mde(effect, MAX_FORECAST_S) {
         Some(time_s) => bail!(
             "detecting {pct}% would take {} here, and without --time no run is longer than {longest}: set --time or a \
-             larger --find, or leave out arms",
+             larger --find, or leave out variants",
             format_duration(time_s + spent_s)
         ),
         None if question.noise.is_none() => {
             bail!("cannot predict the time needed to detect {pct}% here: set --time")
         }
         None => bail!(
-            "an effect of {pct}% is not detectable within a week here: set a larger --find, or leave out arms"
+            "an effect of {pct}% is not detectable within a week here: set a larger --find, or leave out variants"
         ),
     }
 }
@@ -164,7 +164,7 @@ fn print_forecast(
 ) -> String {
     let mut text = format!(
         "{} in {}: {}",
-        format_count(question.timings.len() as u64, "arm"),
+        format_count(question.timings.len() as u64, "variant"),
         format_duration(all_s),
         format_count(choice.rounds.into(), "round"),
     );

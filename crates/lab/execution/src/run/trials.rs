@@ -286,7 +286,7 @@ fn print_run_summary(plan: &Plan, resolved: &ResolvedScenario, dir: &Path) {
     print_summary(plan, &lengths, dir);
     for arm in &plan.arms {
         if let Some(reason) = &arm.unavailable {
-            tracing::warn!("arm {} is not available: {reason}", arm.name);
+            tracing::warn!("variant {} is not available: {reason}", arm.name);
         }
     }
 }
@@ -301,7 +301,7 @@ fn print_summary(plan: &Plan, lengths: &str, dir: &Path) {
         "{} ({}): {}, {lengths}; seed {}; {}",
         plan.scenario,
         plan.profile,
-        format_count(arms, "arm"),
+        format_count(arms, "variant"),
         plan.seed,
         dir.display()
     );

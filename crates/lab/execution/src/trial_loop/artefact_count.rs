@@ -103,12 +103,10 @@ impl HostEnv<'_> {
             match CrossCheckSample::extract(path, stretch, executed, line, port, &self.testbed.work_dir) {
                 Ok(Some(cut)) => self.cross_check_samples.push(cut),
                 Ok(None) => self.progress.print_line(&format!(
-                    "no cross-check of arm {}: its artefact is empty, too large, or in another format",
+                    "no cross-check of {}: its artefact is empty, too large, or in another format",
                     arm.name
                 )),
-                Err(error) => {
-                    self.progress.print_line(&format!("no cross-check of arm {}: {error:#}", arm.name))
-                }
+                Err(error) => self.progress.print_line(&format!("no cross-check of {}: {error:#}", arm.name)),
             }
         }
         treatment.discard_artefact(&self.testbed.journal);

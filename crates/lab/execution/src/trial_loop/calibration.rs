@@ -104,7 +104,7 @@ impl<E: Environment> TrialLoop<'_, E> {
                 (arm.window, format!("does not end within {at_most_s:.1} s: it runs throughout its windows"))
             }
         };
-        self.env.print_line(&format!("the command of arm {name} {says}"));
+        self.env.print_line(&format!("the command of {name} {says}"));
         let around_us = self.env.now_us() - begun_us - (closed.end_mono_us - closed.begin_mono_us);
         let switching = Switching {
             tried: 1,

@@ -44,7 +44,7 @@ impl<E: Environment> TrialLoop<'_, E> {
             self.env.print_line(&format!("no cross-check with pt-query-digest: {why}"));
             return Ok(());
         }
-        self.env.print_line("each arm whose artefact pt-query-digest can read is on once more, unmeasured");
+        self.env.print_line("each variant whose output pt-query-digest can read is on once more, unmeasured");
         let measured: usize = self.plan.order.iter().map(Vec::len).sum();
         for (nth, mut arm) in asked.into_iter().enumerate() {
             arm.treatment.fresh_sessions = true;
@@ -58,7 +58,7 @@ impl<E: Environment> TrialLoop<'_, E> {
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     let name = &arm.name;
-                    self.env.print_line(&format!("no cross-check of arm {name}: {error:#}"));
+                    self.env.print_line(&format!("no cross-check of {name}: {error:#}"));
                     if error.is::<StaysOn>() {
                         self.env.restore_settings().with_context(|| format!("arm {name} stays on"))?;
                     }

@@ -236,7 +236,7 @@ impl<E: Environment> TrialLoop<'_, E> {
             Ok(true) => format!("the server restarted: {error:#}"),
             _ => format!("{error:#}"),
         };
-        self.env.print_line(&format!("arm {name} failed: {why}"));
+        self.env.print_line(&format!("{name} failed: {why}"));
         failed.note = Some(why);
         self.env.write_trial(failed);
         if !restarted? {

@@ -141,7 +141,7 @@ impl<E: Environment> TrialLoop<'_, E> {
         let after_s = if each_s >= AFTER_FROM_S { AFTER_S } else { 0.0 };
         let on_s = (each_s - after_s - SWITCH_S).clamp(SHORTEST_ON_S, LONGEST_ON_S);
         self.env.print_line(&format!(
-            "pilot: each arm {}for {on_s:.1} s, what does switching it take?",
+            "pilot: each variant {}for {on_s:.1} s, what does switching it take?",
             if times > 1 { "twice " } else { "" }
         ));
         let mut tried: BTreeMap<String, SwitchSamples> = BTreeMap::new();
@@ -180,10 +180,10 @@ impl<E: Environment> TrialLoop<'_, E> {
             Ok(None) => return Ok(()),
             Err(error) if error.is::<Tripped>() => return Err(error),
             Err(error) if error.is::<StaysOn>() => {
-                return Err(error.context(format!("arm {} failed in the pilot", arm.name)));
+                return Err(error.context(format!("variant {} failed in the pilot", arm.name)));
             }
             Err(error) => {
-                self.env.print_line(&format!("arm {} failed in the pilot: {error:#}", arm.name));
+                self.env.print_line(&format!("variant {} failed in the pilot: {error:#}", arm.name));
                 return Ok(());
             }
         };

@@ -363,7 +363,7 @@ fn an_arm_that_fails_in_the_pilot_is_left_to_its_rounds_and_one_that_stays_on_en
     let found = pilot(&plan, &mut sim, time, &[]).unwrap();
     assert_eq!(found.arms.keys().collect::<Vec<_>>(), ["count", "none"]);
     let error = pilot(&plan, &mut SimEnv::new(Fault::StaysOn("tool")), time, &[]).unwrap_err();
-    assert!(format!("{error:#}").starts_with("arm tool failed in the pilot"), "{error:#}");
+    assert!(format!("{error:#}").starts_with("variant tool failed in the pilot"), "{error:#}");
     let error = pilot(&plan, &mut SimEnv::new(Fault::NoLoad("none")), time, &[]).unwrap_err();
     assert!(format!("{error:#}").contains("the driver delivers nothing"), "{error:#}");
 }

@@ -119,7 +119,7 @@ impl Progress for RunProgress {
         if let Ok(mut place) = self.position.lock() {
             place.done_after = place.begun.get_or_insert_with(Instant::now).elapsed();
             place.done = u64::from(trial);
-            place.what = format!("round {}/{rounds}, trial {}/{trials}, arm {arm}", round + 1, trial + 1);
+            place.what = format!("round {}/{rounds}, trial {}/{trials}, {arm}", round + 1, trial + 1);
             // What is known is of the arm before.
             place.load.clear();
             self.show(&mut place);
