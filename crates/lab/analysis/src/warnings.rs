@@ -374,7 +374,8 @@ impl RunWarning {
                 )
             }
             RunWarning::HarnessStalls { count, longest_s } => format!(
-                "toll itself was kept from running {count} times inside windows, {longest_s:.2} s at the longest"
+                "toll was descheduled {} during windows, {longest_s:.2} s at the longest",
+                if *count == 1 { "once".to_owned() } else { format!("{count} times") }
             ),
             RunWarning::StallsNotJudged { why } => why.clone(),
             RunWarning::PacketsDropped { arm, dropped, captured } => format!(
@@ -453,7 +454,7 @@ impl RunWarning {
             },
             RunWarning::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
             RunWarning::StealExcluded { .. } => {
-                "neighbours on the same machine were at work; an arm that meets this in many more windows than the others may itself ask for what is withheld: measure it again".into()
+                "neighbours on the same machine were at work. If one variant loses many more windows than the others, the variant itself may cause the steal: measure it again".into()
             }
             RunWarning::DriverShare { .. } => {
                 "its share hides part of every overhead on this host: use prepared statements, a lighter driver, or drive from another host".into()

@@ -250,9 +250,9 @@ fn describe_host(run: &RunResult) -> String {
 
 fn describe_containment(held_in: HeldIn) -> &'static str {
     match held_in {
-        HeldIn::ControlGroup => "each process in a control group: its children are counted, ended or not",
+        HeldIn::ControlGroup => "CPU of child processes is fully counted (control groups)",
         HeldIn::ProcessGroup => {
-            "in process groups, no control group could be had: what a child used that has ended may be missed"
+            "CPU of child processes that have ended may be missed (no control groups here)"
         }
     }
 }

@@ -30,15 +30,15 @@ pub fn describe_long_windows(run: &RunResult) -> Option<String> {
         .filter(|column| column.long_windows)
         .map(|column| column.column_title())
         .collect();
-    let rounds = format_count(run.rounds_done.into(), "round");
     if heads.is_empty() {
         return None;
     }
     Some(format!(
-        "From the {} with windows of {:.1} s: {}; all else from all {rounds}, most of them of {:.1} s.",
+        "Columns {}: {} with windows of {:.1} s. All others: {}, mostly of {:.1} s.",
+        heads.join(", "),
         format_count(long.rounds_done.into(), "round"),
         long.window_s,
-        heads.join(", "),
+        format_count(run.rounds_done.into(), "round"),
         run.window_s
     ))
 }

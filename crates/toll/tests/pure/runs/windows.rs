@@ -29,7 +29,7 @@ fn what_needs_length_is_told_from_long_windows_alone_and_all_else_from_all() {
     let long = run.long.clone().unwrap();
     assert_eq!((long.rounds_done, long.window_s), (7, 3.0));
     let said = text(&run, ColourMode::Plain, Detail::All);
-    let line = "From the 7 rounds with windows of 3.0 s: stalled; all else from all 12 rounds, most of them of 1.0 s.";
+    let line = "Columns stalled: 7 rounds with windows of 3.0 s. All others: 12 rounds, mostly of 1.0 s.";
     assert!(said.replace('\n', " ").contains(line), "{said}");
     assert!(said.contains("windows of 1.0 s, 7 of 12 rounds with 3.0 s"), "{said}");
 }
@@ -38,7 +38,7 @@ fn what_needs_length_is_told_from_long_windows_alone_and_all_else_from_all() {
 fn without_long_windows_every_outcome_is_told_from_all() {
     let run = analyse::analyse(&recorded());
     assert_eq!(arm(&run, "B").outcomes["stall_s"].values.len(), ROUNDS as usize);
-    assert!(run.long.is_none() && !text(&run, ColourMode::Plain, Detail::All).contains("From the"));
+    assert!(run.long.is_none() && !text(&run, ColourMode::Plain, Detail::All).contains("All others: "));
 }
 
 /// Seconds from the first step to the last.
