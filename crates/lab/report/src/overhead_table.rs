@@ -45,18 +45,19 @@ struct Group<'a> {
 }
 
 /// Number of treatments that have a row.
-pub fn rows(run: &RunResult) -> usize {
-    run.arms.iter().filter(|arm| arm.role == Role::Treatment && arm.windows > 0).count()
+pub fn count_rows(run: &RunResult) -> usize {
+    rows(run).count()
+}
+
+/// Measured treatments with the outcome of their verdict.
+fn rows(run: &RunResult) -> impl Iterator<Item = Row<'_>> {
+    let measured = run.arms.iter().filter(|arm| arm.role == Role::Treatment && arm.windows > 0);
+    measured.filter_map(|arm| Some(Row { arm, outcome: judged_outcome(run, arm)? }))
 }
 
 /// Appends the table. Nothing, if no treatment was measured.
 pub fn write(term: &mut Terminal, run: &RunResult) {
-    let rows: Vec<Row> = run
-        .arms
-        .iter()
-        .filter(|arm| arm.role == Role::Treatment && arm.windows > 0)
-        .filter_map(|arm| Some(Row { arm, outcome: judged_outcome(run, arm)? }))
-        .collect();
+    let rows: Vec<Row> = rows(run).collect();
     if rows.is_empty() {
         return;
     }

@@ -49,7 +49,7 @@ pub fn text(run: &RunResult, ink: ColourMode, detail: Detail) -> String {
     let begin = term.out.len();
     // A long sweep is a chart below, which has it all in a few lines.
     let is_charted = chart_tables::tables(&run.charts).next().is_some();
-    if detail == Detail::All || !is_charted || overhead_table::rows(run) <= MOST_ROWS {
+    if detail == Detail::All || !is_charted || overhead_table::count_rows(run) <= MOST_ROWS {
         overhead_table::write(term, run);
     }
     if term.out.len() > begin {
@@ -79,6 +79,10 @@ pub fn text(run: &RunResult, ink: ColourMode, detail: Detail) -> String {
     write_section(term, "Limits", findings::limit_lines(run).into_iter());
     let packets = findings::packet_accounting_lines(run);
     write_section(term, "Packets", packets.iter().map(|(arms, found)| (arms.as_str(), found.clone())));
+    if detail != Detail::All && overhead_table::count_rows(run) == 0 && run.doses.is_empty() {
+        // The baseline alone, say: its own figures are all there is.
+        write_metrics(term, run);
+    }
     match detail {
         Detail::Brief { .. } => write_brief_warnings(term, run),
         Detail::All => write_details(term, run),

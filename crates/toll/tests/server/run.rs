@@ -196,7 +196,9 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
     assert_eq!(arm(&result, "unix-64")["against"], Value::Null);
     assert!(arm(&result, "dump-tcp")["outcomes"]["elapsed_s"]["toll_pct"].is_number());
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
-    assert!(text.contains("until done") && text.contains("vs tcp-64: TCP with TLS"), "{text}");
+    for says in ["time until done", " vs tcp-64 (", "TCP with TLS"] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
     lab.assert_nothing_left();
 }
 
