@@ -16,6 +16,8 @@ mkdir $root /run/netns
 mount --bind "$SAFETY_SCRATCH" $root
 mysqld=$SAFETY_MYSQLD
 if [[ $mysqld != /usr/* ]]; then
+  loader=$(LC_ALL=C readelf -l "$mysqld" 2>/dev/null | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')
+  [[ $loader != /tmp/* ]] || complain "$mysqld has its loader below /tmp, which is hidden from toll: move it elsewhere"
   # Unpacked somewhere, maybe where user mysql may not go, or below the /tmp that is hidden next.
   mkdir $root/program
   mount --bind "${mysqld%/*/*}" $root/program

@@ -5,8 +5,14 @@
 
 primary_port=3306 replica_port=3307
 declare -A server_pid=()
-is_mariadb=no
-[[ $("$mysqld" --no-defaults --version 2>/dev/null) != *MariaDB* ]] || is_mariadb=yes
+is_mariadb=no binary_log_status='SHOW MASTER STATUS' says_source=no
+server_version=$("$mysqld" --no-defaults --version 2>/dev/null | sed -E 's/.* Ver ([^ ]+).*/\1/')
+case $server_version in
+  *MariaDB*) is_mariadb=yes ;;
+  # MySQL 8.4 has neither a master nor a slave.
+  8.[0-3].* | 5.*) ;;
+  *) says_source=yes binary_log_status='SHOW BINARY LOG STATUS' ;;
+esac
 
 # As root over the socket: sql primary 'SHOW ...'
 sql() {
@@ -137,17 +143,21 @@ make_servers() {
 }
 
 replicate() {
-  local plugin='' file position
-  # Its passwords of the newer kind go over TLS only, which replicas must be told to use.
-  [ $is_mariadb = yes ] || plugin='WITH mysql_native_password'
+  local file position change start='START SLAVE'
   sql primary -e "
-    CREATE USER repl@'127.0.0.1' IDENTIFIED $plugin BY 'repl-secret';
+    CREATE USER repl@'127.0.0.1' IDENTIFIED BY 'repl-secret';
     GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'"
-  read -r file position _ < <(sql primary -e 'SHOW MASTER STATUS')
-  sql replica -e "
-    CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=$primary_port, MASTER_USER='repl',
-      MASTER_PASSWORD='repl-secret', MASTER_CONNECT_RETRY=1, MASTER_LOG_FILE='$file', MASTER_LOG_POS=$position;
-    START SLAVE"
+  read -r file position _ < <(sql primary -e "$binary_log_status")
+  change="CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=$primary_port, MASTER_USER='repl',
+    MASTER_PASSWORD='repl-secret', MASTER_CONNECT_RETRY=1, MASTER_LOG_FILE='$file', MASTER_LOG_POS=$position"
+  # Its passwords go over TLS or with the server's key, which a replica must be told to ask for.
+  [ $is_mariadb = yes ] || change+=', GET_MASTER_PUBLIC_KEY=1'
+  if [ $says_source = yes ]; then
+    change=${change/CHANGE MASTER/CHANGE REPLICATION SOURCE}
+    change=${change//MASTER_/SOURCE_}
+    start='START REPLICA'
+  fi
+  sql replica -e "$change; $start"
 }
 
 # The one that toll is given, in an option file, and others that it has nothing to do with.
@@ -172,16 +182,18 @@ END
 
 wait_for_replica() {
   local file position there tries=0
-  read -r file position _ < <(sql primary -e 'SHOW MASTER STATUS')
+  read -r file position _ < <(sql primary -e "$binary_log_status")
   until there=$(slave_status Relay_Master_Log_File Exec_Master_Log_Pos) && [ "$there" = "$file $position" ]; do
     pause 0.1
     [ $((++tries)) -lt 200 ] || return 1
   done
 }
 
-# Values of these fields, in this order, in one line.
+# Values of these fields, in this order, in one line; by the names that all servers but the newest have.
 slave_status() {
-  sql replica --column-names -e 'SHOW SLAVE STATUS\G' |
+  local statement='SHOW SLAVE STATUS\G'
+  [ $says_source = no ] || statement='SHOW REPLICA STATUS\G'
+  sql replica --column-names -e "$statement" | sed 's/Source_/Master_/; s/Replica_/Slave_/' |
     awk -F ': ' -v names="$*" '
       { gsub(/ /, "", $1); value[$1] = $2 }
       END {

@@ -95,7 +95,7 @@ plugins() {
 binary_log() {
   local file=${logged_from% *} position=${logged_from#* }
   sql primary -e "
-    SHOW MASTER STATUS;
+    $binary_log_status;
     SHOW BINARY LOGS;
     SHOW GLOBAL VARIABLES WHERE Variable_name REGEXP '^gtid_.*(pos|state|executed|purged)$'"
   # A row event's text holds a table's number; how many there are of each kind says enough.

@@ -86,7 +86,7 @@ run_directory() {
 # The state that runs are compared with.
 look_before() {
   rm -rf $run
-  read -r file position _ < <(sql primary -e 'SHOW MASTER STATUS')
+  read -r file position _ < <(sql primary -e "$binary_log_status")
   logged_from="$file $position"
   snapshot $root/before
 }
