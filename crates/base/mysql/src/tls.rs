@@ -22,6 +22,23 @@ pub enum Tls {
 }
 
 impl Tls {
+    /// What `ssl-mode=MODE` with this `ssl-ca` asks for.
+    ///
+    /// # Errors
+    /// Describes a mode that is none, or one that checks certificates without an authority.
+    pub fn from_mode(mode: &str, ca: Option<PathBuf>) -> Result<Self, String> {
+        Self::new(parse_mode(Some(mode))?, ca.ok_or_else(|| NO_AUTHORITY.to_owned()))
+    }
+
+    fn new<E>(mode: Mode, ca: Result<PathBuf, E>) -> Result<Self, E> {
+        Ok(match mode {
+            Mode::Disabled => Self::Off,
+            Mode::Required => Self::Required,
+            Mode::VerifyCa => Self::VerifiedCa { ca: ca? },
+            Mode::VerifyIdentity => Self::Verified { ca: ca? },
+        })
+    }
+
     /// The file with the authorities that the server's certificate must come from.
     pub fn ca(&self) -> Option<&PathBuf> {
         match self {
@@ -152,13 +169,7 @@ impl TlsReader {
             }
         };
         let ca = self.ca.ok_or_else(|| last.error_at_entry(NO_AUTHORITY));
-        let tls = match mode {
-            Mode::Disabled => Tls::Off,
-            Mode::Required => Tls::Required,
-            Mode::VerifyCa => Tls::VerifiedCa { ca: ca? },
-            Mode::VerifyIdentity => Tls::Verified { ca: ca? },
-        };
-        Ok((tls, self.options))
+        Ok((Tls::new(mode, ca)?, self.options))
     }
 
     /// Without a mode and an authority: `ssl-ca=` alone, or `skip-ssl-verify-server-cert`, asks for nothing.

@@ -73,7 +73,9 @@ impl LatencyLog {
         let Some(tag) = Tag::new(&tag) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("arm name {arm:?} is not valid in latency.hlog: use no comma, space or line break"),
+                format!(
+                    "variant name {arm:?} is not valid in latency.hlog: use no comma, space or line break"
+                ),
             ));
         };
         self.line.clear();

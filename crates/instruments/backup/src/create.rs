@@ -10,7 +10,7 @@ use super::repository::{CommitSummary, GitImport, Repository};
 use super::source::Source;
 use super::store_location::{self, KeyOptions, StoreLocation, is_alive, warn_future_backups};
 use crate::archive::git::{FastImport, Tree, TreeSource};
-use crate::archive::prune::{self, PruneSummary, RetentionPolicy};
+use crate::archive::prune::{self, PruneSummary, Retention, RetentionPolicy};
 use crate::archive::{
     ActivityMarker, Backups, ContentSplitter, FileSink, FileSummary, Manifest, REREAD_ONE_OF, SignKey,
     Totals, UploadProgress, UploadSummary, Uploader,
@@ -44,8 +44,8 @@ pub struct BackupOptions {
     pub source: Option<String>,
     /// A repository and its branch.
     pub git: Option<(PathBuf, String)>,
-    /// How many backups are left in the store afterwards.
-    pub keep: Option<usize>,
+    /// Backups that are left in the store afterwards.
+    pub retention: Retention,
     /// Throttle of the dump. `None`: the dump runs unthrottled.
     pub throttle: Option<toll_throttle::ThrottleOptions>,
 }
@@ -71,6 +71,16 @@ pub struct BackupSummary {
     pub cost: BackupCost,
     /// Summary of the throttle, if there was one.
     pub throttle: Option<toll_throttle::ThrottleSummary>,
+}
+
+/// What a backup would dump, and the program that would. Changes nothing on the server, its host or the store.
+pub fn preview_backup(asked: &BackupOptions) -> Result<(Source, PathBuf)> {
+    let mut source = Source::preview(&asked.server, &asked.schemas, asked.source.as_deref())?;
+    let mut program = Program::for_dumps(source.flavour, asked.dump_program.as_deref())?;
+    source.check_program(&program)?;
+    source.configure_program(&mut program);
+    asked.keys.sign_key()?;
+    Ok((source, program.path))
 }
 
 /// Creates a backup. Reports the bytes dumped, and the estimated total.
@@ -191,9 +201,9 @@ fn create_with_journal(
         taken.retries = store.retries();
         // Whatever comes of this, the backup is whole.
         taken.warnings.extend(Backups::list(&store).ok().and_then(|backups| warn_future_backups(&backups)));
-        if request.keep.is_some() {
+        if request.retention.is_set() {
             // Beside one that is dated ahead, this one may not be among the latest.
-            let stay = RetentionPolicy { keep_latest: request.keep, keep_id: Some(id) };
+            let stay = RetentionPolicy { retention: request.retention, keep_id: Some(id) };
             match store_location::prune_store(&store, &opening, stay, false) {
                 Ok(pruned) => taken.pruned = Some(pruned),
                 // The backup is whole; the next one prunes.

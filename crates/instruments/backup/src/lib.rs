@@ -24,9 +24,10 @@ mod store_location;
 mod verify;
 
 pub use cost::StageCost;
-pub use create::{BackupOptions, BackupSummary, create_backup};
+pub use create::{BackupOptions, BackupSummary, create_backup, preview_backup};
 pub use repository::Repository;
-pub use restore::{BackupOrigin, RestoreSummary, RestoreTarget, restore};
+pub use restore::{BackupOrigin, RestoreSummary, RestoreTarget, preview_restore, restore};
 pub use server_identity::ServerIdentity;
+pub use source::Source;
 pub use store_location::{KeyOptions, StoreLocation, open_store, prune_store, warn_future_backups};
 pub use verify::{VerifySummary, check_stored, verify};

@@ -227,12 +227,7 @@ fn restore_to_server(
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<()> {
-    let server = ExternalServer::connect(target, None)?;
-    if !other_server {
-        check_same_server(origin, &server)?;
-    }
-    check_max_packet(origin, &server)?;
-    let there = existing_objects(origin, &server)?;
+    let (server, there) = check_server(origin, target, other_server)?;
     if !there.is_empty() {
         let (address, named) = (&target.address, name_objects(&there));
         if !overwrite {
@@ -254,6 +249,30 @@ fn restore_to_server(
         [] => Ok(()),
         failures => bail!("the backup is restored, but these were not removed: {}", failures.join("; ")),
     }
+}
+
+/// The server and what it holds in the backup's schemas, if the backup can be restored to it.
+fn check_server(
+    origin: &BackupOrigin,
+    target: &Target,
+    other_server: bool,
+) -> Result<(ExternalServer, Vec<String>)> {
+    let server = ExternalServer::connect(target, None)?;
+    if !other_server {
+        check_same_server(origin, &server)?;
+    }
+    check_max_packet(origin, &server)?;
+    let there = existing_objects(origin, &server)?;
+    Ok((server, there))
+}
+
+/// Existing objects, as `shop.orders (table)`, that a restore to this server replaces where the backup holds them.
+/// Changes nothing.
+///
+/// # Errors
+/// A server that the backup cannot be restored to. `other_server`: it need not be the one that was backed up.
+pub fn preview_restore(origin: &BackupOrigin, target: &Target, other_server: bool) -> Result<Vec<String>> {
+    check_server(origin, target, other_server).map(|(_, there)| there)
 }
 
 /// What the server has in the backup's schemas: `shop.orders (table)`. A dump drops what it makes.

@@ -45,6 +45,24 @@ impl Source {
     pub fn inspect(target: &Target, schemas_wanted: &[String], name: Option<&str>) -> Result<Self> {
         let server = ExternalServer::connect(target, None)?;
         let identity = ServerIdentity::find_or_create(&server)?;
+        Self::inspect_as(&server, identity, schemas_wanted, name)
+    }
+
+    /// The same of a backup that is not taken. A server that has no identity gets none.
+    pub fn preview(target: &Target, schemas_wanted: &[String], name: Option<&str>) -> Result<Self> {
+        let server = ExternalServer::connect(target, None)?;
+        let new = || ServerIdentity { is_new: true, ..ServerIdentity::default() };
+        let identity = ServerIdentity::find(&server)?.unwrap_or_else(new);
+        Self::inspect_as(&server, identity, schemas_wanted, name)
+    }
+
+    fn inspect_as(
+        server: &ExternalServer,
+        identity: ServerIdentity,
+        schemas_wanted: &[String],
+        name: Option<&str>,
+    ) -> Result<Self> {
+        let target = server.target();
         let label = identity.source(name, schemas_wanted)?;
         let mut connection = Connection::connect(server.target())?;
         let there = query_column(&mut connection, "SELECT schema_name FROM information_schema.schemata")?;

@@ -165,7 +165,9 @@ impl<'a> Arms<'a> {
                 }
                 None => {
                     let (least, advice) = self.fewest_events(true);
-                    format!("needs {need} events and the windows of an arm have as few as {least}: {advice}")
+                    format!(
+                        "needs {need} events and the windows of a variant have as few as {least}: {advice}"
+                    )
                 }
                 Some(c) if c.outcome.verdict == Verdict::NoInterval => {
                     let reason = c.outcome.method.trim_start_matches("none: ");

@@ -52,10 +52,10 @@ pub fn compare_clocks(counted: &RunResult, measured: &RunResult) -> Option<Chart
     );
     Some(Chart {
         id: CHART.to_owned(),
-        title: "Work and time: the same arms by both clocks".to_owned(),
+        title: "Work and time: the same variants by both clocks".to_owned(),
         kind: ChartKind::Table,
         x: Axis {
-            label: "arm".to_owned(),
+            label: "variant".to_owned(),
             categories: arms.iter().map(|(arm, _)| arm.name.clone()).collect(),
             ..Axis::default()
         },

@@ -160,7 +160,7 @@ fn overlay_arms(runs: &[&RunResult], names: &[String]) -> Option<Chart> {
         title: format!("Overhead in {}, by platform", primary.title),
         kind: ChartKind::Table,
         x: Axis {
-            label: "arm".into(),
+            label: "variant".into(),
             categories: arms.iter().map(|arm| (*arm).to_owned()).collect(),
             ..Axis::default()
         },

@@ -387,7 +387,7 @@ pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>) {
 
 /// Name of the method for that many arms judged together.
 fn method(arms: usize, common: Option<CommonSpread>, undrifted: bool) -> String {
-    let together = if arms > 1 { format!(", {arms} arms together") } else { String::new() };
+    let together = if arms > 1 { format!(", {arms} variants together") } else { String::new() };
     let name = if common.is_some() { "t, spread of all windows" } else { "sign-flip" };
     format!("{name}{together}{}", if undrifted { ", drift taken out" } else { "" })
 }

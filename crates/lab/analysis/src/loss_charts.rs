@@ -47,7 +47,7 @@ pub fn loss_chart(plan: &Plan, arms: &[ArmResult]) -> Option<Chart> {
         title: "Packets lost on their way, by stage".into(),
         kind: ChartKind::Stacked,
         x: Axis {
-            label: "arm".into(),
+            label: "variant".into(),
             categories: counted.iter().map(|(_, arm)| arm.name.clone()).collect(),
             ..Axis::default()
         },

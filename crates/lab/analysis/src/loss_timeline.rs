@@ -34,8 +34,8 @@ pub fn chart(recorded: &RunData, windows: &[Window]) -> Option<Chart> {
         y: Axis { label: "lost of those sent then".into(), unit: "%".into(), ..Axis::default() },
         series: lines.into_iter().map(|(_, series)| series).collect(),
         note: match left_out {
-            0 => "All trials of an arm together.".into(),
-            n => format!("All trials of an arm together; {n} arms that lost less are left out."),
+            0 => "All trials of a variant together.".into(),
+            n => format!("All trials of a variant together; {n} variants that lost less are left out."),
         },
     })
 }

@@ -47,7 +47,7 @@ pub fn chart(recorded: &RunData, windows: &[Window], arms: &Arms) -> Option<Char
         .collect();
     (!series.is_empty()).then(|| Chart {
         id: "course".into(),
-        title: format!("{}, from when the arm is on", look.title()),
+        title: format!("{}, from when the variant is on", look.title()),
         kind: ChartKind::Line,
         x: Axis { label: "time since it was switched on".into(), unit: "s".into(), ..Axis::default() },
         y: Axis { label: "toll".into(), unit: "%".into(), ..Axis::default() },

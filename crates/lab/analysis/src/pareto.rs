@@ -127,7 +127,7 @@ impl ChoiceAdvice<'_> {
             let need = toll_stats::rounds_for_interval(self.plan.alpha);
             return (
                 None,
-                format!("Nothing is advised of these arms: an interval needs {need} rounds or more."),
+                format!("Nothing is recommended of these variants: an interval needs {need} rounds or more."),
             );
         }
         let beaten = self.arms.iter().filter(|arm| arm.beaten_by.is_some()).count();

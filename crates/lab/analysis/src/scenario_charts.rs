@@ -154,9 +154,9 @@ fn describe_chart(plan: &Plan, outcomes: &[&Definition], has_intervals: bool) ->
     };
     let pct = 100.0 * (1.0 - plan.alpha);
     if has_intervals {
-        format!("{what} of each arm's own windows, with {pct:.0}% intervals.")
+        format!("{what} of each variant's own windows, with {pct:.0}% intervals.")
     } else {
         let need = toll_stats::rounds_for_interval(plan.alpha);
-        format!("{what} of each arm's own windows; an interval needs {need} rounds or more.")
+        format!("{what} of each variant's own windows; an interval needs {need} rounds or more.")
     }
 }

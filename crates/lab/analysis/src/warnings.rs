@@ -412,7 +412,7 @@ impl RunWarning {
 
     fn advice(&self) -> String {
         match self {
-            RunWarning::NoBaseline { .. } => "run again with the baseline among --arms".into(),
+            RunWarning::NoBaseline { .. } => "run again with the baseline among --variants".into(),
             RunWarning::Incomplete { .. } => {
                 "the figures rest on the rounds that are there; run again for the rest".into()
             }
@@ -426,10 +426,10 @@ impl RunWarning {
                 "copy latency.hlog again from an undamaged source; throughput, means and CPU rest on all windows".into()
             }
             RunWarning::TrialFailed { .. } => {
-                "try the arm's command by hand, `toll doctor` names missing tools; its overhead is based on the other rounds".into()
+                "try its command by hand: `toll doctor` names missing tools; its overhead is based on the other rounds".into()
             }
             RunWarning::TreatmentKilled { .. } => {
-                "its artefact may lack the end; give the arm a stop signal that it heeds".into()
+                "its artefact may lack the end; give the variant a stop signal that it obeys".into()
             }
             RunWarning::TooFewRounds { need, .. } => format!("run with --rounds {need} or more"),
             RunWarning::AaFailed { .. } => {
@@ -438,11 +438,11 @@ impl RunWarning {
             RunWarning::ControlMissed { .. } => {
                 "one control in twenty misses by chance: run again with another --seed; if it misses again, stop other load on the host, and look for another bottleneck than CPU".into()
             }
-            RunWarning::CarryOver { .. } => "lengthen --settle until it goes, and read arms that follow it with care".into(),
+            RunWarning::CarryOver { .. } => "lengthen --settle until it goes, and read variants that follow it with care".into(),
             RunWarning::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
             RunWarning::SlowSettling { .. } => "lengthen --settle: the window should begin on the plateau".into(),
             RunWarning::WindowOnSlope { slope, .. } => format!(
-                "its steady overhead is the later one: let it settle, `settle = \"{:.0}s\"` in the arm, or --settle",
+                "its steady overhead is the later one: let it settle, `settle = \"{:.0}s\"` in the variant, or --settle",
                 slope.late_s[0]
             ),
             RunWarning::Noisy { .. } => "stop other load on the host, or give the run more time (--time): more rounds, rather than longer windows".into(),
@@ -460,7 +460,7 @@ impl RunWarning {
                 "its share hides part of every overhead on this host: use prepared statements, a lighter driver, or drive from another host".into()
             }
             RunWarning::LoadErrors { .. } => "look at the server's error log; windows with errors measure something else".into(),
-            RunWarning::NothingCompleted { .. } => "look at this arm's stalls; its overhead is at least what is shown".into(),
+            RunWarning::NothingCompleted { .. } => "look at its stalls; its overhead is at least what is shown".into(),
             RunWarning::HarnessStalls { .. } => {
                 "stalls at those moments may be the host's, not the server's: stop other load on the host".into()
             }
@@ -474,7 +474,7 @@ impl RunWarning {
             }
             RunWarning::QueriesNotCounted { .. } => "the captured share is based on the other windows; keep artefacts with --keep-artefacts and count them".into(),
             RunWarning::Unavailable { .. } => "`toll doctor` says how to install what is missing".into(),
-            RunWarning::SelfCostHigh { .. } => "use longer windows; all arms have this cost, so that overheads stay comparable".into(),
+            RunWarning::SelfCostHigh { .. } => "use longer windows; all variants have this cost, so that overheads stay comparable".into(),
             RunWarning::NoSelfCost => "run with a toll that records it".into(),
             RunWarning::UnknownSamples { .. } => "report with the toll that wrote the run, or a newer one".into(),
         }

@@ -118,7 +118,7 @@ fn merge_plans(parts: &[&Part], whole: &WholeRun) -> anyhow::Result<Plan> {
     };
     if parts.iter().any(|part| runnable(&part.plan) != runnable(&first.plan)) {
         bail!(
-            "the virtual machines could not carry out the same arms: run again, and report it if that stays so"
+            "the virtual machines could not carry out the same variants: run again, and report it if that stays so"
         );
     }
     let order: Vec<Vec<String>> =
@@ -373,6 +373,6 @@ mod tests {
         other.arms[1].unavailable = Some("no tcpdump".into());
         toll_record::write_json(second.root(), "plan.json", &other).unwrap();
         let said = merge_runs(&[first, second], &whole(), &merged).unwrap_err().to_string();
-        assert!(said.contains("could not carry out the same arms"), "{said}");
+        assert!(said.contains("could not carry out the same variants"), "{said}");
     }
 }

@@ -1,23 +1,24 @@
 //! Command `toll backup`: takes, lists, verifies, restores and prunes backups.
 
+mod options;
 mod output;
 
 use super::console::{eprint_line, print_line};
 use super::interrupt::cancel_on_signals;
 use super::login::Login;
+use super::target::AddressArgs;
 use super::throttle::LimiterArgs;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use options::{RetentionArgs, SourceArgs, StoreArgs, parse_store_location};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_backup::archive::Backups;
 use toll_backup::archive::prune::RetentionPolicy;
-use toll_backup::{BackupOptions, BackupOrigin, KeyOptions, Repository, RestoreTarget, StoreLocation};
+use toll_backup::{BackupOptions, KeyOptions, RestoreTarget};
 use toll_commands::json_format::JsonFormat;
-use toll_mysql::Target;
-use toll_store::Destination;
 use toll_sys::cancel::CancelToken;
 use toll_sys::units;
 use toll_throttle::control_commands;
@@ -60,7 +61,10 @@ enum BackupCommand {
 struct TakeArgs {
     /// The server: a DSN (mysql://user@host:port/?socket=/path) or an option file with a [client] section
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE", help_heading = "Server")]
+    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
     server: Option<String>,
+    #[command(flatten)]
+    address: AddressArgs,
     /// Schemas [default: all but the system's]
     #[arg(long, aliases = ["database", "databases"], value_name = "NAMES", num_args = 1.., value_delimiter = ',')]
     #[arg(help_heading = "Server")]
@@ -86,10 +90,8 @@ struct TakeArgs {
     /// Name of the server among the backups [default: its server_uuid, or an id that this host keeps for it]
     #[arg(long, value_name = "NAME", help_heading = "Store")]
     source: Option<String>,
-    /// Afterwards remove all but the latest N backups of each source (server and --schema) from the store
-    #[arg(long, alias = "keep-last", value_name = "N", requires = "to")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..), help_heading = "Store")]
-    keep: Option<u32>,
+    #[command(flatten)]
+    retention: RetentionArgs,
     /// Time limit for retries if the store does not answer
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration, help_heading = "Store")]
     retry_for: Duration,
@@ -108,6 +110,9 @@ struct TakeArgs {
     /// Sign the backup with this Ed25519 key [openssl genpkey -algorithm ed25519 -out FILE]
     #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file", help_heading = "Keys")]
     sign_key: Option<PathBuf>,
+    /// Print what would be dumped and where it would go; take no backup
+    #[arg(long)]
+    dry_run: bool,
     /// Limit the p99 latency increase of a small query during the dump
     #[arg(long, value_name = "PERCENT", value_parser = control_commands::parse_max_p99_overhead)]
     #[arg(help_heading = "Latency limit")]
@@ -119,61 +124,6 @@ struct TakeArgs {
     json: bool,
     #[command(flatten)]
     format: JsonFormat,
-}
-
-#[derive(Debug, Args)]
-struct StoreArgs {
-    /// The folder or bucket
-    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", help_heading = "Store")]
-    from: String,
-    #[command(flatten)]
-    keys: KeyArgs,
-    /// Time limit for retries if the store does not answer
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration, help_heading = "Store")]
-    retry_for: Duration,
-}
-
-#[derive(Debug, Args)]
-struct KeyArgs {
-    /// age identities that decrypt (AGE-SECRET-KEY-1...)
-    #[arg(long, value_name = "FILE", help_heading = "Keys")]
-    identity: Option<PathBuf>,
-    /// Decrypt, and check signatures, with the passphrase in the first line of this file
-    #[arg(long, value_name = "FILE", conflicts_with = "identity", help_heading = "Keys")]
-    passphrase_file: Option<PathBuf>,
-    /// Refuse backups that are not signed with this key [openssl pkey -in SIGN_KEY -pubout -out FILE]
-    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file", help_heading = "Keys")]
-    verify_key: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct SourceArgs {
-    /// The backup: `latest`, an id or the beginning of one; a commit in git
-    #[arg(value_name = "BACKUP", default_value = "latest")]
-    backup: String,
-    /// The source, if there are several: its name, or the beginning of the end of its ids
-    #[arg(long, value_name = "NAME", conflicts_with = "git", help_heading = "Store")]
-    source: Option<String>,
-    /// The folder or bucket
-    #[arg(
-        long,
-        value_name = "DIR|s3://BUCKET/PREFIX",
-        required_unless_present = "git",
-        conflicts_with = "git",
-        help_heading = "Store"
-    )]
-    from: Option<String>,
-    /// The git repository
-    #[arg(long, value_name = "DIR", help_heading = "Store")]
-    git: Option<PathBuf>,
-    /// Its branch with the backups
-    #[arg(long, value_name = "NAME", default_value = "toll-backup", help_heading = "Store")]
-    git_branch: String,
-    #[command(flatten)]
-    keys: KeyArgs,
-    /// Time limit for retries if the store does not answer
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration, help_heading = "Store")]
-    retry_for: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -210,27 +160,32 @@ struct Restore {
     from: SourceArgs,
     /// The server: a DSN or an option file with a [client] section
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE")]
-    #[arg(required_unless_present = "output", conflicts_with = "output")]
+    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca", "output"])]
     server: Option<String>,
+    #[command(flatten)]
+    address: AddressArgs,
     /// Write the dump to this file instead; - for standard output
     #[arg(long, short, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
     output: Option<PathBuf>,
     /// Drop and replace tables, views, triggers, routines and events that have the names of some in the backup; the command
     /// names the existing ones
-    #[arg(long, alias = "replace-existing", requires = "server")]
+    #[arg(long, alias = "replace-existing", conflicts_with = "output")]
     overwrite: bool,
     /// Restore although the server is not the one that was backed up
-    #[arg(long, requires = "server")]
+    #[arg(long, conflicts_with = "output")]
     yes: bool,
+    /// Only check the server, and print what a restore would replace there
+    #[arg(long, conflicts_with = "output")]
+    dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 struct Prune {
     #[command(flatten)]
     from: StoreArgs,
-    /// Remove all but the latest N backups of each source [default: none, only what no backup needs]
-    #[arg(long, alias = "keep-last", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    keep: Option<u32>,
+    #[command(flatten)]
+    retention: RetentionArgs,
     /// Only print what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -270,15 +225,22 @@ fn report_usage_error(what: &str) -> ExitCode {
 }
 
 fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
-    let Some(server) = &arguments.server else {
-        return Ok(report_usage_error("--server is required (a DSN or an option file)"));
-    };
+    if arguments.server.is_none() && !arguments.address.is_set() {
+        return Ok(report_usage_error("--server is required (a DSN or an option file), or --host"));
+    }
     if arguments.to.is_none() && arguments.git.is_none() {
         return Ok(report_usage_error(
             "a destination is required: --to a folder or s3://bucket/prefix, --git a repository, or both",
         ));
     }
-    let server = parse_target(server)?;
+    let retention = arguments.retention.to_retention();
+    if retention.is_set() && arguments.to.is_none() {
+        return Ok(report_usage_error("the --keep options remove backups of a store: --to is required"));
+    }
+    let Some(Login { target: server, .. }) = Login::choose(arguments.server.as_deref(), &arguments.address)?
+    else {
+        bail!("no server is named");
+    };
     if arguments.max_p99_toll.is_none() && arguments.steering.is_set() {
         bail!("no latency limit: set --max-p99-toll, such as 10%; the other options only tune it");
     }
@@ -298,8 +260,14 @@ fn take_backup(arguments: TakeArgs, cancel: &CancelToken) -> Result<ExitCode> {
         },
         source: arguments.source,
         git: arguments.git.map(|dir| (dir, arguments.git_branch)),
-        keep: arguments.keep.map(|keep| keep as usize),
+        retention,
     };
+    if arguments.dry_run {
+        let (source, program) = toll_backup::preview_backup(&asked)?;
+        output::print_backup_preview(&asked, &source, &program);
+        let is_whole = source.warnings.is_empty();
+        return Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(super::exit_code::ATTENTION) });
+    }
     // A throttle shows how far it is by itself.
     let bar = if asked.throttle.is_some() { ProgressBar::hidden() } else { byte_progress_bar()? };
     cancel_on_signals(cancel)?;
@@ -373,34 +341,37 @@ fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
 }
 
 fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
+    let login = Login::choose(arguments.server.as_deref(), &arguments.address)?;
+    if login.is_none() && arguments.output.is_none() {
+        return Ok(report_usage_error(
+            "a destination is required: --server (a DSN or an option file), --host or --output",
+        ));
+    }
     let origin = arguments.from.find_origin(cancel)?;
     eprint_line!("{}: {}", origin.name(), origin.describe());
+    if let (true, Some(Login { target, .. })) = (arguments.dry_run, &login) {
+        let existing = toll_backup::preview_restore(&origin, target, arguments.yes)?;
+        output::print_restore_preview(&origin, target, &existing);
+        return Ok(ExitCode::SUCCESS);
+    }
     let bar = byte_progress_bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
         bar.set_position(bytes);
     };
     cancel_on_signals(cancel)?;
-    let restored = match (&arguments.server, &arguments.output) {
-        (Some(server), _) => {
-            let target = parse_target(server)?;
-            toll_backup::restore(
-                &origin,
-                RestoreTarget::Server {
-                    target: &target,
-                    overwrite: arguments.overwrite,
-                    other_server: arguments.yes,
-                },
-                cancel,
-                &seen,
-            )
+    let mut standard_output;
+    let onto = match (&login, &arguments.output) {
+        (Some(Login { target, .. }), _) => {
+            RestoreTarget::Server { target, overwrite: arguments.overwrite, other_server: arguments.yes }
         }
-        (None, Some(path)) if path.as_os_str() == "-" => {
-            toll_backup::restore(&origin, RestoreTarget::Output(&mut std::io::stdout().lock()), cancel, &seen)
+        (None, Some(path)) if path.as_os_str() != "-" => RestoreTarget::File(path),
+        (None, _) => {
+            standard_output = std::io::stdout().lock();
+            RestoreTarget::Output(&mut standard_output)
         }
-        (None, Some(path)) => toll_backup::restore(&origin, RestoreTarget::File(path), cancel, &seen),
-        (None, None) => bail!("a destination is required: --server or --output"),
     };
+    let restored = toll_backup::restore(&origin, onto, cancel, &seen);
     bar.finish_and_clear();
     output::print_restored(&restored?);
     Ok(ExitCode::SUCCESS)
@@ -412,7 +383,7 @@ fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
     if let Some(doubt) = toll_backup::warn_future_backups(&Backups::list(&store)?) {
         eprint_line!("toll: {doubt}");
     }
-    let stay = RetentionPolicy { keep_latest: arguments.keep.map(|keep| keep as usize), keep_id: None };
+    let stay = RetentionPolicy { retention: arguments.retention.to_retention(), keep_id: None };
     let pruned = toll_backup::prune_store(&store, &opening, stay, arguments.dry_run)?;
     if arguments.json || arguments.format.is_json() {
         print_line!("{}", serde_json::to_string_pretty(&pruned)?);
@@ -420,59 +391,6 @@ fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
         output::print_pruned(&pruned, arguments.dry_run);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-impl KeyArgs {
-    fn to_keys(&self) -> KeyOptions {
-        KeyOptions {
-            passphrase_file: self.passphrase_file.clone(),
-            identity_file: self.identity.clone(),
-            verify_key_file: self.verify_key.clone(),
-            ..KeyOptions::default()
-        }
-    }
-}
-
-impl StoreArgs {
-    fn open(
-        &self,
-        cancel: &CancelToken,
-    ) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::PieceDecoder)> {
-        let store =
-            toll_backup::open_store(&parse_store_location(&self.from, self.retry_for)?, false, cancel)?;
-        let opening = self.keys.to_keys().for_reading(&store)?;
-        Ok((store, opening))
-    }
-}
-
-impl SourceArgs {
-    fn find_origin(&self, cancel: &CancelToken) -> Result<BackupOrigin> {
-        if let Some(dir) = &self.git {
-            let repository = Repository::open(dir, &self.git_branch)?;
-            let revision = (self.backup != "latest").then_some(self.backup.as_str());
-            let verify_key = self.keys.to_keys().verify_key()?;
-            let (tree, commit) = repository.read_tree(revision, verify_key.as_ref())?;
-            let unix_s = repository.commit_time(&commit)?;
-            return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree), unix_s });
-        }
-        let Some(from) = &self.from else { bail!("a store is required: --from or --git") };
-        let store = toll_backup::open_store(&parse_store_location(from, self.retry_for)?, false, cancel)?;
-        let opening = self.keys.to_keys().for_reading(&store)?;
-        let backups = Backups::list(&store)?;
-        if let Some(doubt) = toll_backup::warn_future_backups(&backups).filter(|_| self.backup == "latest") {
-            eprint_line!("toll: {doubt}");
-        }
-        let manifest = backups.find(&self.backup, self.source.as_deref())?.read_manifest(&store, &opening)?;
-        Ok(BackupOrigin::Store { store, opening, manifest: Box::new(manifest) })
-    }
-}
-
-fn parse_store_location(text: &str, retry_for: Duration) -> Result<StoreLocation> {
-    Ok(StoreLocation { destination: Destination::parse(text)?, retry_for })
-}
-
-fn parse_target(named: &str) -> Result<Target> {
-    Ok(Login::parse(named).context("in --server")?.target)
 }
 
 /// Progress bar with bytes, rate and time left. Hidden if standard error is not a terminal.

@@ -2,7 +2,8 @@
 
 use super::console::{eprint_line, print_line};
 use super::login::{self, Login};
-use anyhow::{Context, Result};
+use super::target::AddressArgs;
+use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 use toll_journal::{CleanResult, CleanState, Credentials};
@@ -16,12 +17,15 @@ pub struct Clean {
     /// Login to a server that a killed run changed: a DSN, or an option file with a [client] section; the password comes
     /// from MYSQL_PWD or the file [default: the option file that the run was given, or MYSQL_PWD]
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE")]
+    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
     server: Option<String>,
+    #[command(flatten)]
+    address: AddressArgs,
 }
 
 /// Exit code 1 if a change could not be undone.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
-    let given = arguments.server.as_deref().map(Login::parse).transpose().context("in --server")?;
+    let given = Login::choose(arguments.server.as_deref(), &arguments.address)?;
     let credentials = Credentials { login: given.map(|login| login.target), password: login::env_password() };
     let found = toll_journal::clean(&paths::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !print_cleaned(cleaned)).count();

@@ -4,6 +4,7 @@
 //! Never reads a password from the command line, where the process list would show it.
 
 use super::console::eprint_line;
+use super::target::AddressArgs;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use toll_mysql::{Secret, Target};
@@ -22,6 +23,20 @@ impl Login {
         let login = Self::read(text)?;
         warn_if_exposed(&login.target);
         Ok(login)
+    }
+
+    /// The server that `--server` names, or these options one by one; none if neither does.
+    pub fn choose(server: Option<&str>, address: &AddressArgs) -> Result<Option<Self>> {
+        if let Some(text) = server {
+            return Self::parse(text).context("in --server").map(Some);
+        }
+        if !address.is_set() {
+            return Ok(None);
+        }
+        let mut target = Target::default();
+        address.apply(&mut target)?;
+        warn_if_exposed(&target);
+        Ok(Some(Self { target: address.ask_password(target)?, defaults_file: None }))
     }
 
     /// As [`Login::parse`], for callers that change the login before they use it: without the warning.

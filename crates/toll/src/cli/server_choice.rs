@@ -1,7 +1,8 @@
 //! Options that select the measured server.
 
 use super::login::Login;
-use anyhow::{Context, bail};
+use super::target::AddressArgs;
+use anyhow::bail;
 use clap::Args;
 use std::path::PathBuf;
 use toll_execution::testbed::ServerChoice;
@@ -12,7 +13,10 @@ pub struct ServerArgs {
     /// `sandbox` (a throw-away server), or an existing server: an option file with a [client] section, or a DSN
     /// (mysql://user@host:port/schema?socket=/path); the password comes from the file or MYSQL_PWD [default: sandbox]
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "sandbox|DSN|FILE", help_heading = "Server")]
+    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
     server: Option<String>,
+    #[command(flatten)]
+    address: AddressArgs,
     /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     server_bin: Option<PathBuf>,
@@ -46,6 +50,7 @@ impl ServerArgs {
     pub fn resolve_none(self) -> anyhow::Result<ServerChoice> {
         let options = [
             (self.server.is_some(), "--server"),
+            (self.address.is_set(), "--host, --port, --socket, --user, --ssl-mode and --ca"),
             (self.server_bin.is_some(), "--server-bin"),
             (self.schema.is_some(), "--schema"),
             (self.allow_schema.is_some(), "--allow-schema"),
@@ -58,8 +63,9 @@ impl ServerArgs {
     }
 
     pub fn resolve(self) -> anyhow::Result<ServerChoice> {
-        let server = self.server.as_deref().unwrap_or("sandbox");
-        if server == "sandbox" {
+        let named = self.server.as_deref().filter(|server| *server != "sandbox");
+        let login = Login::choose(named, &self.address)?;
+        let Some(Login { mut target, defaults_file }) = login else {
             let options = [
                 (self.schema.is_some(), "--schema"),
                 (self.allow_schema.is_some(), "--allow-schema"),
@@ -69,11 +75,10 @@ impl ServerArgs {
                 bail!("{option} needs an existing server: name it with --server");
             }
             return Ok(ServerChoice::Sandbox { program: self.server_bin });
-        }
+        };
         if self.server_bin.is_some() {
             bail!("--server-bin goes with --server sandbox: an existing server has its own");
         }
-        let Login { mut target, defaults_file } = Login::parse(server).context("in --server")?;
         let may_make_schema = self.allow_schema.is_some();
         let named = target.db.take();
         let schema = self.allow_schema.or(self.schema).or(named);

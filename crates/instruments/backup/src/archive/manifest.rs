@@ -304,6 +304,11 @@ impl BackupEntry {
         self.id.splitn(3, '-').nth(2).unwrap_or_default()
     }
 
+    /// The day of UTC that its id begins with, if it does.
+    pub fn date(&self) -> Option<jiff::civil::Date> {
+        jiff::civil::Date::strptime("%Y%m%d", self.id.get(..8)?).ok()
+    }
+
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }

@@ -6,6 +6,7 @@
 use crate::archive::manifest::{BackupEntry, Backups, manifest_limit};
 use crate::archive::upload::{for_each_piece, piece_object};
 use crate::archive::{ActivityMarker, ContentHash, PieceDecoder, PieceEncoder};
+use jiff::civil::Date;
 use std::collections::{HashMap, HashSet};
 use toll_store::{Error, Result, Store};
 
@@ -13,14 +14,65 @@ const INDEX_FOLDER: &str = "pieces-of";
 /// Removed between two looks whether others still take this prune for alive.
 const BATCH: usize = 1000;
 
+/// How many backups of each source to keep. Each rule keeps the newest backup of so many periods that have one;
+/// what any rule keeps stays. All zero: everything stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    pub latest: usize,
+    /// Days, ISO weeks and months of UTC.
+    pub daily: usize,
+    pub weekly: usize,
+    pub monthly: usize,
+}
+
 /// Backups to keep.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RetentionPolicy<'a> {
-    /// So many of the latest of each source; none: all.
-    pub keep_latest: Option<usize>,
+    pub retention: Retention,
     /// This one, whatever its date: beside one that a wrong clock has dated years ahead, a backup that was
     /// just taken is not among the latest.
     pub keep_id: Option<&'a str>,
+}
+
+impl Retention {
+    pub fn is_set(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// What the rules of a [`Retention`] have left for one source, from the newest backup to the oldest.
+struct RetentionCount {
+    counts_latest: bool,
+    latest: usize,
+    /// Periods still to be kept, and the last one that was: days, weeks, months.
+    periods: [(usize, Option<[i32; 3]>); 3],
+}
+
+impl RetentionCount {
+    fn new(retention: Retention) -> Self {
+        let Retention { latest, daily, weekly, monthly } = retention;
+        let periods = [daily, weekly, monthly].map(|count| (count, None));
+        Self { counts_latest: latest > 0, latest, periods }
+    }
+
+    /// True if a rule keeps the next older backup, made on `date`. One without a date stays unless the latest are
+    /// counted: no period can be named that it is too old for.
+    fn keeps(&mut self, date: Option<Date>) -> bool {
+        let mut keeps = self.latest > 0;
+        self.latest = self.latest.saturating_sub(1);
+        let Some(date) = date else { return keeps || !self.counts_latest };
+        let (year, month, day) = (i32::from(date.year()), i32::from(date.month()), i32::from(date.day()));
+        let week = date.iso_week_date();
+        let of_date =
+            [[year, month, day], [i32::from(week.year()), i32::from(week.week()), 0], [year, month, 0]];
+        for ((left, last), period) in self.periods.iter_mut().zip(of_date) {
+            if *left > 0 && *last != Some(period) {
+                (*left, *last) = (*left - 1, Some(period));
+                keeps = true;
+            }
+        }
+        keeps
+    }
 }
 
 /// Objects removed, or to be removed.
@@ -96,13 +148,13 @@ fn split_by_retention<'a>(
     whole: &'a [BackupEntry],
     stay: RetentionPolicy<'_>,
 ) -> (Vec<&'a BackupEntry>, Vec<&'a BackupEntry>) {
-    let latest = stay.keep_latest.unwrap_or(usize::MAX);
-    let mut of_source: HashMap<&str, usize> = HashMap::new();
+    let mut of_source: HashMap<&str, RetentionCount> = HashMap::new();
     let (mut left, mut old) = (Vec::new(), Vec::new());
     for listed in whole.iter().rev() {
-        let count = of_source.entry(listed.source()).or_default();
-        *count += 1;
-        let stays = *count <= latest || stay.keep_id == Some(listed.id.as_str());
+        let count = of_source.entry(listed.source()).or_insert_with(|| RetentionCount::new(stay.retention));
+        let stays = !stay.retention.is_set()
+            || count.keeps(listed.date())
+            || stay.keep_id == Some(listed.id.as_str());
         let side = if stays { &mut left } else { &mut old };
         side.push(listed);
     }

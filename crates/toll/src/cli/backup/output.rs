@@ -4,12 +4,16 @@ use super::super::console::{eprint_line, print_line};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::json;
+use std::path::Path;
 use toll_backup::archive::prune::PruneSummary;
 use toll_backup::archive::{Manifest, Totals};
-use toll_backup::{BackupSummary, RestoreSummary, StageCost, VerifySummary};
+use toll_backup::{
+    BackupOptions, BackupOrigin, BackupSummary, RestoreSummary, Source, StageCost, VerifySummary,
+};
+use toll_mysql::Target;
 use toll_store::Error;
 use toll_sys::count_format::format_count;
-use toll_sys::number_format::{format_duration_s, format_grouped, format_megabytes};
+use toll_sys::number_format::{format_duration_s, format_grouped, format_megabytes, format_value};
 
 /// A taken backup as JSON.
 pub fn taken_json(taken: &BackupSummary) -> Result<String> {
@@ -113,6 +117,66 @@ pub fn print_taken(taken: &BackupSummary) {
     for warning in &taken.warnings {
         eprint_line!("toll: warning: {warning}");
     }
+}
+
+/// A backup that was not taken.
+pub fn print_backup_preview(asked: &BackupOptions, source: &Source, program: &Path) {
+    print_line!("Dry run: no backup was taken, and nothing was changed.\n");
+    print_line!(
+        "Server    {} {} at {}, as {}",
+        source.flavour.name(),
+        source.version,
+        source.address,
+        asked.server.user
+    );
+    print_line!(
+        "Dump      {}, about {} MB, by {}",
+        source.schemas.join(", "),
+        format_mb(source.estimated_bytes),
+        program.display()
+    );
+    let limit = asked.throttle.as_ref();
+    let limit = limit.map(|limit| {
+        format!("p99 latency at most {} higher", format_value(limit.max_p99_overhead * 100.0, "%"))
+    });
+    print_line!("Limit     {}", limit.as_deref().unwrap_or("none: the dump runs at full speed"));
+    if let Some(store) = &asked.store {
+        print_line!("Store     {}", store.destination);
+    }
+    if let Some((dir, branch)) = &asked.git {
+        print_line!("Git       {}, branch {branch}", dir.display());
+    }
+    let new = "new: the server gets an id in toll's state directory with its first backup";
+    let is_unnamed = source.identity.is_new && source.name.is_none();
+    print_line!("Source    {}", if is_unnamed { new } else { source.label.as_str() });
+    print_line!("Changed   nothing on the server; option files with its password are removed at the end");
+    for note in &source.notes {
+        eprint_line!("toll: note: {note}");
+    }
+    for warning in &source.warnings {
+        eprint_line!("toll: warning: {warning}");
+    }
+}
+
+/// A restore that was not made, with what the server holds already.
+pub fn print_restore_preview(origin: &BackupOrigin, target: &Target, existing: &[String]) {
+    print_line!("Dry run: nothing was restored or changed.\n");
+    print_line!("Server    {}, as {}", target.address, target.user);
+    print_line!(
+        "Restore   {}: {} rows, {} MB",
+        origin.schemas().join(", "),
+        format_grouped(origin.rows() as f64),
+        format_mb(origin.bytes())
+    );
+    if existing.is_empty() {
+        print_line!("Existing  nothing in these schemas");
+        return;
+    }
+    print_line!(
+        "Existing  {}; with --overwrite, those that the backup holds are dropped and replaced:",
+        format_count(existing.len() as u64, "object")
+    );
+    existing.iter().for_each(|object| print_line!("          {object}"));
 }
 
 fn print_stage(name: &str, stage: Option<&StageCost>) {

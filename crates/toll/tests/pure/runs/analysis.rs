@@ -190,7 +190,7 @@ fn one_round_gives_tolls_without_intervals_and_says_what_is_needed() {
 fn seven_rounds_can_call_thirteen_arms_costly_and_six_hold_them_together_too() {
     let arms = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M"]
         .map(|name| SyntheticArm::new(name, Role::Treatment, 1.5));
-    const METHOD: &str = "sign-flip, 13 arms together, drift taken out";
+    const METHOD: &str = "sign-flip, 13 variants together, drift taken out";
     let run = analyse::analyse(&SyntheticRun::with(4, 7, arms.to_vec()).record());
     for arm in &run.arms[1..] {
         let qps = &arm.outcomes["qps"];

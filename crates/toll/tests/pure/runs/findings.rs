@@ -304,7 +304,7 @@ fn the_advised_arm_keeps_the_limits_by_its_interval_and_without_one_nothing_is_a
     );
     let found = trading(3, pareto("artefact_bytes_per_s", None));
     assert_eq!(found.advised, None);
-    assert_eq!(found.text, "Nothing is advised of these arms: an interval needs 6 rounds or more.");
+    assert_eq!(found.text, "Nothing is recommended of these variants: an interval needs 6 rounds or more.");
     assert!(found.arms.iter().all(|arm| arm.beaten_by.is_none()));
 }
 

@@ -103,3 +103,40 @@ fn a_branch_that_holds_one_servers_backups_takes_no_others() {
     assert_success(restore(&["--git-branch", "other"]));
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_dry_run_shows_what_a_backup_and_a_restore_would_do_and_changes_nothing() {
+    let lab = toll_testkit::lab!();
+    let server = lab.start_server();
+    server.run("CREATE DATABASE shop");
+    server.run("CREATE TABLE shop.t (a INT)");
+    server.run("INSERT INTO shop.t VALUES (1)");
+    let (store, dsn) = (lab.path("store"), server.dsn());
+    let planned = assert_success(lab.toll(&[
+        "backup",
+        "--dry-run",
+        "--server",
+        &dsn,
+        "--to",
+        &store,
+        "--schema",
+        "shop",
+    ]));
+    assert!(planned.contains("Dump      shop, about "), "{planned}");
+    assert!(
+        planned.contains(&format!("Store     {store}")) && planned.contains("new: the server"),
+        "{planned}"
+    );
+    assert!(!Path::new(&store).exists());
+    // Its first backup is still its first: the dry run gave the server no id.
+    assert_eq!(back_up(&lab, &server, &["--schema", "shop"])["source_is_new"], true);
+
+    server.run("INSERT INTO shop.t VALUES (2)");
+    server.run("CREATE TABLE shop.later (a INT)");
+    let restore = ["backup", "restore", "--dry-run", "--from", &store, "--server", &dsn];
+    let planned = assert_success(lab.toll(&restore));
+    assert!(planned.contains("Existing  2 objects; with --overwrite"), "{planned}");
+    assert!(planned.contains("shop.t (table)") && planned.contains("shop.later (table)"), "{planned}");
+    assert!(server.rows("SELECT COUNT(*) FROM shop.t").contains("\"2\""));
+    lab.assert_nothing_left();
+}
