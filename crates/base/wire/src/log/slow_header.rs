@@ -28,8 +28,8 @@ pub(super) struct Header<'a> {
     /// From `SET timestamp=`, in ns.
     pub timestamp_ns: Option<u64>,
     pub flags: Flags,
-    extra: [(&'a str, &'a [u8]); MAX_EXTRA],
-    extra_count: usize,
+    /// Without memory of its own while there are none: most servers write none.
+    extra: Vec<(&'a str, &'a [u8])>,
     has_settings: bool,
 }
 
@@ -51,14 +51,13 @@ impl<'a> Header<'a> {
             used: None,
             timestamp_ns: None,
             flags: Flags::default(),
-            extra: [("", b""); MAX_EXTRA],
-            extra_count: 0,
+            extra: Vec::new(),
             has_settings: false,
         }
     }
 
     pub(super) fn extra(&self) -> &[(&'a str, &'a [u8])] {
-        &self.extra[..self.extra_count]
+        &self.extra
     }
 
     pub(super) fn error(&self) -> Option<ErrorInfo<'a>> {
@@ -106,16 +105,15 @@ impl<'a> Header<'a> {
             None => None,
         };
         let Some(user_end) = user_end else { return };
-        let Some(at) = memmem::find(&text[user_end..], b"@ ").map(|n| user_end + n + 2) else { return };
-        let Some(open) = memmem::find(&text[at.saturating_sub(1)..], b" [").map(|n| at - 1 + n + 2) else {
-            return;
-        };
+        let Some(at) = find_pair(text, user_end, *b"@ ").map(|n| n + 2) else { return };
+        let Some(open) = find_pair(text, at - 1, *b" [").map(|n| n + 2) else { return };
         let Some(close) = memchr::memrchr(b']', text).filter(|close| *close >= open) else { return };
         let host = text.get(at..open - 2).unwrap_or_default();
         self.user = Some(&text[..user_end]);
         // With skip_name_resolve there is an address alone.
         self.host = if host.is_empty() { &text[open..close] } else { host };
-        let id = memmem::find(&text[close..], b"Id:").map(|n| text[close + n + 3..].trim_ascii_start());
+        let rest = Some(&text[close..]).filter(|rest| rest.len() > 3);
+        let id = rest.and_then(|rest| Some(rest[memmem::find(rest, b"Id:")? + 3..].trim_ascii_start()));
         self.connection_id = id.and_then(parse_integer).or(self.connection_id);
     }
 
@@ -126,17 +124,34 @@ impl<'a> Header<'a> {
             return;
         }
         let mut at = 0;
-        while let Some(colon) = memchr::memchr(b':', &name[at..]).map(|n| at + n) {
-            let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
-            let length = name[at..colon].iter().rev().take_while(|b| is_word(b)).count();
-            let key = &name[colon - length..colon];
+        while at < name.len() {
+            // As a rule a name stands here, and a colon right behind it.
+            let begin = at + count_while(&name[at..], &IS_SPACE);
+            let word_end = begin + count_while(&name[begin..], &IS_WORD);
+            let (begin, colon) = if name.get(word_end) == Some(&b':') {
+                (begin, word_end)
+            } else {
+                let Some(colon) = memchr::memchr(b':', &name[word_end..]).map(|n| word_end + n) else {
+                    return;
+                };
+                (
+                    colon
+                        - name[at..colon]
+                            .iter()
+                            .rev()
+                            .take_while(|byte| IS_WORD[usize::from(**byte)])
+                            .count(),
+                    colon,
+                )
+            };
+            let key = &name[begin..colon];
             let value = name[colon + 1..].trim_ascii_start();
             let value_at = name.len() - value.len();
-            if length == 0 || (value_at == colon + 1 && value_at < name.len()) {
+            if key.is_empty() || (value_at == colon + 1 && value_at < name.len()) {
                 at = colon + 1;
                 continue;
             }
-            let end = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
+            let end = count_while(value, &IS_NO_SPACE);
             // `Schema:   Last_errno: 0`: there was none.
             if key == b"Schema" && end > 1 && value[end - 1] == b':' {
                 self.schema = Some(b"");
@@ -170,13 +185,45 @@ impl<'a> Header<'a> {
             b"No_index_used" => self.flags.no_index_used = flag(),
             b"No_good_index_used" => self.flags.no_good_index_used = flag(),
             _ => {
-                if let (Ok(key), true) = (std::str::from_utf8(key), self.extra_count < MAX_EXTRA) {
-                    self.extra[self.extra_count] = (key, value);
-                    self.extra_count += 1;
+                if let (Ok(key), true) = (std::str::from_utf8(key), self.extra.len() < MAX_EXTRA) {
+                    self.extra.reserve_exact(MAX_EXTRA - self.extra.len());
+                    self.extra.push((key, value));
                 }
             }
         }
     }
+}
+
+/// By byte, since most bytes of a log are asked for.
+type ByteSet = [bool; 256];
+static IS_WORD: ByteSet = byte_set(true, false, true);
+static IS_SPACE: ByteSet = byte_set(false, true, true);
+static IS_NO_SPACE: ByteSet = byte_set(false, true, false);
+
+/// Bytes of words, or spaces, or all others.
+const fn byte_set(words: bool, spaces: bool, is_in: bool) -> ByteSet {
+    let mut set = [!is_in; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let of = byte as u8;
+        if words && (of.is_ascii_alphanumeric() || of == b'_') || spaces && of.is_ascii_whitespace() {
+            set[byte] = is_in;
+        }
+        byte += 1;
+    }
+    set
+}
+
+/// Leading bytes that are in the set.
+#[inline]
+fn count_while(bytes: &[u8], set: &ByteSet) -> usize {
+    bytes.iter().position(|byte| !set[usize::from(*byte)]).unwrap_or(bytes.len())
+}
+
+/// Where two bytes follow each other, from `from` on. A few bytes further as a rule: a searcher would take longer to build.
+#[inline]
+fn find_pair(text: &[u8], from: usize, [first, second]: [u8; 2]) -> Option<usize> {
+    text.get(from..)?.windows(2).position(|pair| pair == [first, second]).map(|at| from + at)
 }
 
 fn unquote(name: &[u8]) -> &[u8] {
