@@ -1,6 +1,6 @@
 //! Command `toll digest`: options only.
 
-use crate::named::named;
+use crate::named::{GroupByParser, named};
 use crate::reading_progress::reading_progress;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -38,8 +38,8 @@ pub struct Digest {
     #[arg(long, alias = "server", value_name = "IP[:PORT]", help_heading = "Input")]
     server_address: Vec<Server>,
     /// Common property of the queries of a class
-    #[arg(long, value_enum, default_value = "fingerprint", help_heading = "Output")]
-    group_by: Grouping,
+    #[arg(long, value_parser = GroupByParser, default_value = "fingerprint", help_heading = "Output")]
+    group_by: GroupBy,
     /// Rank by an attribute and an aggregate of it, such as query_time:sum, rows_sent:max,
     /// lock_time:p95; general logs, which have no times, are ranked by count
     #[arg(
@@ -100,17 +100,6 @@ enum AutoType {
     Auditlog,
     /// Digests that --format json wrote: merged, and exact in counts, sums and percentiles
     Digest,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Grouping {
-    Fingerprint,
-    Tables,
-    Distill,
-    User,
-    Db,
-    Host,
-    Error,
 }
 
 /// An address, with the port if it is not one of `--port`.
@@ -195,15 +184,7 @@ impl Digest {
                 AutoType::Digest => Some(Type::Digest),
             },
             settings: Settings {
-                group_by: match self.group_by {
-                    Grouping::Fingerprint => GroupBy::Fingerprint,
-                    Grouping::Tables => GroupBy::Tables,
-                    Grouping::Distill => GroupBy::Distill,
-                    Grouping::User => GroupBy::User,
-                    Grouping::Db => GroupBy::Db,
-                    Grouping::Host => GroupBy::Host,
-                    Grouping::Error => GroupBy::Error,
-                },
+                group_by: self.group_by,
                 rank: self.order_by,
                 keep_samples: self.literals,
                 ..Settings::default()
