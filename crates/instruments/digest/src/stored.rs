@@ -95,7 +95,11 @@ fn merge_one(settings: Settings, document: Document, done: &mut DigestResult) ->
     done.merged.digests += 1;
     done.merged.interrupted += u64::from(document.interrupted);
     done.merged.classes_not_listed = done.merged.classes_not_listed.saturating_add(document.other.classes);
-    let (digest, ledger) = digest_of(settings, document)?;
+    let (mut digest, ledger) = digest_of(settings, document)?;
+    let (first_ns, last_ns) = (digest.totals.first_ns, digest.totals.last_ns);
+    if settings.keep_time_bins && first_ns > 0 {
+        digest.bin_whole(first_ns.midpoint(last_ns));
+    }
     done.digest.merge(&digest);
     done.accounting.merge_row(ledger);
     let bytes = done.digest.histogram_bytes();
