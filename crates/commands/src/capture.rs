@@ -2,7 +2,7 @@
 
 use crate::console::{BackgroundWriter, eprint_line, print_line};
 use crate::json_format::JsonFormat;
-use crate::named::named;
+use crate::named::{GroupByParser, named};
 use crate::standard_output;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
@@ -17,6 +17,7 @@ use toll_agent::capture::{
     self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TapKind,
 };
 use toll_agent::rotation::Rotate;
+use toll_digest::classes::GroupBy;
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
 
@@ -98,6 +99,9 @@ pub struct Capture {
     #[arg(long, value_name = "DURATION", value_parser = units::duration, requires = "digest")]
     #[arg(help_heading = "Destination")]
     every: Option<Duration>,
+    /// With --digest: common property of the queries of a class [default: fingerprint]
+    #[arg(long, value_parser = GroupByParser, requires = "digest", help_heading = "Output")]
+    group_by: Option<GroupBy>,
     /// With --stream: this sender's key file, made at the receiver
     #[arg(long, value_name = "FILE", requires = "stream", help_heading = "Destination")]
     key: Option<PathBuf>,
@@ -237,6 +241,7 @@ fn to_options(arguments: Capture) -> CaptureOptions {
         duration: arguments.duration,
         user: arguments.drop_to,
         digest_interval: arguments.every,
+        group_by: arguments.group_by.unwrap_or_default(),
         key: arguments.key,
         plain: arguments.plain,
         metrics: arguments.metrics,

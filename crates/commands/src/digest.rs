@@ -1,6 +1,6 @@
 //! Command `toll digest`: options only.
 
-use crate::named::named;
+use crate::named::{GroupByParser, named};
 use crate::reading_progress::reading_progress;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use toll_digest::classes::{GroupBy, Limit, Rank, Settings};
 use toll_digest::{Format, Request, TimeBound, Type};
 use toll_input::Progress;
+use toll_sys::units::Percent;
 use toll_wire::decoder::Config;
 use toll_wire::filter::{Filter, FilterError};
 
@@ -24,6 +25,11 @@ use toll_wire::filter::{Filter, FilterError};
 /// Reads packet captures, tcpdump text, query events, slow logs and general logs, plain or compressed with
 /// gzip or zstd. Merges digests in JSON of other hosts or times. Fingerprints and IDs are those of pt-query-digest.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    toll digest slow.log\n  \
+    toll digest --group-by tag:route --order-by query_time:p99 shop.queries\n  \
+    toll digest --compare before.queries after.queries\n  \
+    toll digest --compare-at '2026-11-21 14:00' slow.log")]
 pub struct Digest {
     /// Files to read; `-` is standard input, read as it comes
     #[arg(required = true, value_name = "FILE")]
@@ -38,8 +44,8 @@ pub struct Digest {
     #[arg(long, alias = "server", value_name = "IP[:PORT]", help_heading = "Input")]
     server_address: Vec<Server>,
     /// Common property of the queries of a class
-    #[arg(long, value_enum, default_value = "fingerprint", help_heading = "Output")]
-    group_by: Grouping,
+    #[arg(long, value_parser = GroupByParser, default_value = "fingerprint", help_heading = "Output")]
+    group_by: GroupBy,
     /// Rank by an attribute and an aggregate of it, such as query_time:sum, rows_sent:max,
     /// lock_time:p95; general logs, which have no times, are ranked by count
     #[arg(
@@ -67,8 +73,17 @@ pub struct Digest {
     /// The same as --format json
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
     json: bool,
+    /// Compare with the events of this file (repeatable): classes that are slower, faster, new or gone
+    #[arg(long, value_name = "FILE", help_heading = "Comparison")]
+    compare: Vec<PathBuf>,
+    /// Compare the events before a time with those after it, such as a deployment
+    #[arg(long, value_name = "TIME", conflicts_with = "compare", help_heading = "Comparison")]
+    compare_at: Option<TimeBound>,
+    /// Smallest change of the typical query time that counts as slower or faster
+    #[arg(long, value_name = "PERCENT", default_value = "5%", help_heading = "Comparison")]
+    min_change: Percent,
     /// Print each event instead of a digest (as ndjson, csv or slowlog)
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["compare", "compare_at"], help_heading = "Output")]
     events: bool,
     /// Show statements as they were written, with their literals
     #[arg(long, help_heading = "Output")]
@@ -102,17 +117,6 @@ enum AutoType {
     Digest,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Grouping {
-    Fingerprint,
-    Tables,
-    Distill,
-    User,
-    Db,
-    Host,
-    Error,
-}
-
 /// An address, with the port if it is not one of `--port`.
 #[derive(Debug, Clone, Copy)]
 struct Server {
@@ -139,10 +143,15 @@ impl Digest {
             self.format = Format::Json;
         }
         let events = self.events;
-        let request = self.into_request()?;
+        let sides = Sides { baseline: std::mem::take(&mut self.compare), at: self.compare_at };
+        let Percent(min_change_pct) = self.min_change;
+        let mut request = self.into_request()?;
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
         signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
+        if let Some(before) = sides.split(&mut request)? {
+            return compare(&before, &request, min_change_pct, &stop);
+        }
         // Events on a terminal are progress enough.
         let is_seen = events && std::io::stdout().is_terminal();
         let progress = if is_seen { Progress::hidden() } else { reading_progress(&request.files) };
@@ -195,15 +204,7 @@ impl Digest {
                 AutoType::Digest => Some(Type::Digest),
             },
             settings: Settings {
-                group_by: match self.group_by {
-                    Grouping::Fingerprint => GroupBy::Fingerprint,
-                    Grouping::Tables => GroupBy::Tables,
-                    Grouping::Distill => GroupBy::Distill,
-                    Grouping::User => GroupBy::User,
-                    Grouping::Db => GroupBy::Db,
-                    Grouping::Host => GroupBy::Host,
-                    Grouping::Error => GroupBy::Error,
-                },
+                group_by: self.group_by,
                 rank: self.order_by,
                 keep_samples: self.literals,
                 ..Settings::default()
@@ -217,6 +218,64 @@ impl Digest {
             jobs: jobs.map_or(1, NonZeroUsize::get),
         })
     }
+}
+
+/// Events of before, in a comparison.
+struct Sides {
+    /// Other files, or
+    baseline: Vec<PathBuf>,
+    /// events before this time.
+    at: Option<TimeBound>,
+}
+
+impl Sides {
+    /// The request of the events before, and `request` changed to those after; `None`: nothing is to be compared.
+    fn split(self, request: &mut Request) -> anyhow::Result<Option<Request>> {
+        if self.baseline.is_empty() && self.at.is_none() {
+            return Ok(None);
+        }
+        if !matches!(request.format, Format::Report | Format::Json) {
+            bail!("a comparison is printed as a report or as JSON: write --format report or json");
+        }
+        request.settings.keep_time_bins = true;
+        let mut before = request.clone();
+        if let Some(at) = self.at {
+            if request.files.iter().any(|file| file.as_os_str() == "-") {
+                bail!("--compare-at reads each file twice: write standard input to a file first");
+            }
+            before.until = Some(before.until.map_or(at, |until| until.min(at)));
+            request.since = Some(request.since.map_or(at, |since| since.max(at)));
+        } else {
+            let is_stdin = |file: &&PathBuf| file.as_os_str() == "-";
+            if self.baseline.iter().chain(&request.files).filter(is_stdin).count() > 1 {
+                bail!("standard input can be read only once: name `-` once");
+            }
+            before.files = self.baseline;
+        }
+        Ok(Some(before))
+    }
+}
+
+fn compare(
+    before: &Request,
+    after: &Request,
+    min_change_pct: f64,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    let progress = reading_progress(&[before.files.as_slice(), &after.files].concat());
+    let read = |request: &Request| toll_digest::digest(request, &progress, stop);
+    let sides = read(before).and_then(|before| {
+        if before.interrupted {
+            bail!("interrupted while the first side was read: there is nothing to compare");
+        }
+        Ok((before, read(after)?))
+    });
+    progress.finish();
+    let (before, after_done) = sides?;
+    let comparison = toll_digest::compare::compare(&before, &after_done, min_change_pct);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    toll_digest::print_comparison(after.format, &comparison, &mut out).or_else(ignore_closed_pipe)?;
+    Ok(if after_done.interrupted { ExitCode::from(crate::exit_code::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// Ignores a closed pipe: `toll digest ... | head` is not an error.

@@ -20,7 +20,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     Capture(Box<capture::Capture>),
-    Digest(digest::Digest),
+    Digest(Box<digest::Digest>),
     Receive(Box<receive::Receive>),
     Completions(reference::Completions),
     Man(reference::Man),

@@ -4,7 +4,7 @@
 //! [`sign_flip`] gives the interval and p value of one variant. [`simultaneous_sign_flips`] gives those of
 //! all variants that are judged together. [`judge_interval`] turns an interval into a verdict.
 //! [`estimate_drift`] estimates the drift of the host. [`quantile_ratio()`] compares tails, and
-//! [`pool_estimates`] combines runs. The checks are [`lag1_autocorrelation`], [`carry_over()`] and stalls.
+//! [`pool_estimates`] combines runs. [`observed_changes`] compares periods that nobody randomised. The checks are [`lag1_autocorrelation`], [`carry_over()`] and stalls.
 //!
 //! Everything works on the log scale unless its name contains `pct`; [`log_ratio_to_pct`] converts. Too little
 //! data gives an [`IntervalError`] with the reason, never a guess. Every random draw comes from a seed the caller
@@ -39,6 +39,7 @@ mod interval;
 mod mde;
 mod median;
 mod moments;
+mod observed_change;
 mod pairs;
 mod pooling;
 mod quantile_ratio;
@@ -62,6 +63,10 @@ pub use interval::{Interval, IntervalError};
 pub use mde::{minimum_detectable_effect, rounds_needed};
 pub use median::median_interval;
 pub use moments::{mean, median, sd};
+pub use observed_change::{
+    CommonChange, MIN_COMMON_SERIES, MIN_SPREAD_SERIES, ObservedChange, ObservedChanges, ObservedSeries,
+    observed_changes,
+};
 pub use pairs::{
     MissingPair, MissingSide, PairError, Pairs, ZeroHandling, differences, log_ratio_to_pct, log_ratios,
     pct_to_log_ratio,

@@ -6,7 +6,7 @@ use super::schema::{
     NameCount, Other, Schema, Sum, Totals,
 };
 use super::{DigestResult, Request};
-use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, HISTOGRAM_SCHEME, Measure, NameCounts};
+use crate::classes::{Class, Digest, FLAG_NAMES, HISTOGRAM_SCHEME, Measure, NameCounts};
 use std::collections::BTreeMap;
 use std::io::Write;
 use toll_wire::attribute::{Attribute, Unit};
@@ -27,7 +27,7 @@ pub fn build_document(request: &Request, done: &DigestResult) -> Document {
         schema: Some(Schema {
             name: schema::NAME.to_owned(),
             version: schema::VERSION,
-            group_by: group_name(digest.settings().group_by).to_owned(),
+            group_by: digest.settings().group_by.to_string(),
             histogram: HISTOGRAM_SCHEME.to_owned(),
         }),
         inputs: done.inputs.clone(),
@@ -161,18 +161,6 @@ pub fn unit_name(unit: Unit) -> &'static str {
         Unit::Time => "ns",
         Unit::Count => "count",
         Unit::Bytes => "bytes",
-    }
-}
-
-pub fn group_name(group_by: GroupBy) -> &'static str {
-    match group_by {
-        GroupBy::Fingerprint => "fingerprint",
-        GroupBy::Tables => "tables",
-        GroupBy::Distill => "distill",
-        GroupBy::User => "user",
-        GroupBy::Db => "db",
-        GroupBy::Host => "host",
-        GroupBy::Error => "error",
     }
 }
 

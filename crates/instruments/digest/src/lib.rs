@@ -7,6 +7,7 @@
 
 mod accounting;
 pub mod classes;
+pub mod compare;
 pub mod count;
 mod csv;
 mod decoder;
@@ -251,6 +252,26 @@ pub fn print(request: &Request, done: &DigestResult, out: &mut dyn Write) -> any
         Format::Ndjson => lines::write_lines(request, done, out)?,
         Format::Csv => csv::write_csv(request, done, out)?,
         Format::Slowlog => anyhow::bail!("the format slowlog holds events: add --events"),
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a comparison as text or JSON.
+///
+/// # Errors
+/// Another format, or the output failed.
+pub fn print_comparison(
+    format: Format,
+    comparison: &compare::Comparison<'_>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Report => compare::write_report(comparison, out)?,
+        Format::Json => compare::write_json(comparison, out)?,
+        Format::Ndjson | Format::Csv | Format::Slowlog => {
+            anyhow::bail!("a comparison is printed as a report or as JSON: write --format report or json")
+        }
     }
     out.flush()?;
     Ok(())

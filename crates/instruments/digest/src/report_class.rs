@@ -60,6 +60,15 @@ pub fn variance_to_mean(class: &Class) -> f64 {
 }
 
 pub fn write_time_range(first_ns: u64, last_ns: u64, out: &mut dyn Write) -> io::Result<()> {
+    match render_time_range(first_ns, last_ns) {
+        Some(range) if range.contains(" to ") => writeln!(out, "# Time range: {range}"),
+        Some(moment) => writeln!(out, "# Time range: all events occurred at {moment}"),
+        None => Ok(()),
+    }
+}
+
+/// `2026-11-21 10:00:00 to 10:10:00`, or the moment of all events; `None`: they have no times.
+pub fn render_time_range(first_ns: u64, last_ns: u64) -> Option<String> {
     let zone = jiff::tz::TimeZone::system();
     let moment = |ns: u64| {
         let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
@@ -67,15 +76,12 @@ pub fn write_time_range(first_ns: u64, last_ns: u64, out: &mut dyn Write) -> io:
             if ns.is_multiple_of(1_000_000_000) { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M:%S.%6f" };
         Some(time.to_zoned(zone.clone()).strftime(format).to_string())
     };
-    let (Some(first), Some(last)) = (moment(first_ns), moment(last_ns)) else { return Ok(()) };
-    if last_ns == 0 {
-        Ok(())
-    } else if first == last {
-        writeln!(out, "# Time range: all events occurred at {first}")
-    } else {
-        let same_day = first[..10] == last[..10];
-        writeln!(out, "# Time range: {first} to {}", if same_day { &last[11..] } else { &last })
+    let (first, last) = (moment(first_ns)?, moment(last_ns).filter(|_| last_ns > 0)?);
+    if first == last {
+        return Some(first);
     }
+    let same_day = first[..10] == last[..10];
+    Some(format!("{first} to {}", if same_day { &last[11..] } else { &last }))
 }
 
 /// Rows of attributes under a common head.

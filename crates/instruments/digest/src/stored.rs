@@ -2,7 +2,7 @@
 //! merge exactly.
 
 use super::input::Input;
-use super::json::{group_name, kind_name, unit_name};
+use super::json::{kind_name, unit_name};
 use super::schema::{self, ClassRow, Document, ExactValues, MeasureRow, NameCount};
 use super::{DigestResult, InputSource, Request};
 use crate::classes::{Class, Digest, FLAG_NAMES, Measure, NameCounts, RestOfClasses, Sample, Settings};
@@ -95,7 +95,11 @@ fn merge_one(settings: Settings, document: Document, done: &mut DigestResult) ->
     done.merged.digests += 1;
     done.merged.interrupted += u64::from(document.interrupted);
     done.merged.classes_not_listed = done.merged.classes_not_listed.saturating_add(document.other.classes);
-    let (digest, ledger) = digest_of(settings, document)?;
+    let (mut digest, ledger) = digest_of(settings, document)?;
+    let (first_ns, last_ns) = (digest.totals.first_ns, digest.totals.last_ns);
+    if settings.keep_time_bins && first_ns > 0 {
+        digest.bin_whole(first_ns.midpoint(last_ns));
+    }
     done.digest.merge(&digest);
     done.accounting.merge_row(ledger);
     let bytes = done.digest.histogram_bytes();
@@ -106,7 +110,7 @@ fn merge_one(settings: Settings, document: Document, done: &mut DigestResult) ->
 /// The digest that was written.
 fn digest_of(settings: Settings, document: Document) -> anyhow::Result<(Digest, schema::AccountingRow)> {
     let (Some(schema), Some(totals)) = (document.schema, document.totals) else { bail!("it is no digest") };
-    let group_by = group_name(settings.group_by);
+    let group_by = settings.group_by.to_string();
     if schema.group_by != group_by {
         bail!(
             "its classes are grouped by {:.40}, not by {group_by}: digests merge if they are grouped alike (--group-by)",

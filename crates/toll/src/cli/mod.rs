@@ -65,7 +65,7 @@ enum CliCommand {
     /// Start or stop a sandbox server
     #[command(subcommand)]
     Server(server::Server),
-    Digest(digest::Digest),
+    Digest(Box<digest::Digest>),
     Capture(Box<capture::Capture>),
     /// Back up a server; list, verify, restore and prune backups
     Backup(Box<backup::Backup>),

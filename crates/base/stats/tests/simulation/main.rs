@@ -8,6 +8,7 @@ mod coverage;
 mod family;
 mod looks;
 mod naive_designs;
+mod observed;
 mod power;
 mod simulated_host;
 mod speed;

@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{BufferFill, SenderKey, StreamSink};
 use tap::{Tap, TapCounters};
+use toll_digest::classes::GroupBy;
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
@@ -83,6 +84,8 @@ pub struct CaptureOptions {
     pub user: Option<String>,
     /// A digest of each stretch of this length.
     pub digest_interval: Option<Duration>,
+    /// Of a digest.
+    pub group_by: GroupBy,
     pub key: Option<PathBuf>,
     /// Streams without a key.
     pub plain: bool,
@@ -274,7 +277,9 @@ fn open_output(
             Ok((open_query_output(options, Box::new(files))?, None))
         }
         OutputKind::Digest => {
-            let how = PrintOptions::with_defaults(options.json, describe_tap(options), front.digest_writer());
+            let mut how =
+                PrintOptions::with_defaults(options.json, describe_tap(options), front.digest_writer());
+            how.settings.group_by = options.group_by;
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.

@@ -3,6 +3,7 @@
 
 use super::Measure;
 use super::names::NameCounts;
+use super::time_bins::{BinnedTimes, TimeBins};
 use toll_wire::accounting::saturating_add_to;
 use toll_wire::attribute::{Attribute, ExtraAttribute};
 use toll_wire::event::{CommandKind, Event, Flags};
@@ -60,6 +61,8 @@ pub struct Class {
     pub first_ns: u64,
     pub last_ns: u64,
     pub sample: Option<Sample>,
+    /// Query times over time, where they are kept.
+    time_bins: Option<Box<TimeBins>>,
 }
 
 /// Names of an event, as numbers.
@@ -113,6 +116,7 @@ impl Class {
             first_ns: 0,
             last_ns: 0,
             sample: None,
+            time_bins: None,
         }
     }
 
@@ -134,6 +138,42 @@ impl Class {
         *self.other_mut(id) = measure;
     }
 
+    pub fn time_bins(&self) -> Option<&TimeBins> {
+        self.time_bins.as_deref()
+    }
+
+    /// Returns by how many bytes it has grown.
+    pub(super) fn add_to_bin(&mut self, index: u64, times: BinnedTimes) -> usize {
+        let mut bytes = 0;
+        let bins = self.time_bins.get_or_insert_with(|| {
+            bytes = size_of::<TimeBins>();
+            Box::default()
+        });
+        bytes + bins.add(index, times)
+    }
+
+    /// Puts all its events into one bin.
+    pub(super) fn bin_whole(&mut self, index: u64) {
+        let mut times = BinnedTimes { events: self.count, ..BinnedTimes::default() };
+        if let Some(measure) = self.measure(Attribute::QueryTime) {
+            measure.histogram.each_value(|query_ns, count| times.add_time(query_ns, count));
+        }
+        self.add_to_bin(index, times);
+    }
+
+    pub(super) fn coarsen_bins(&mut self, merges: u32) {
+        if let Some(bins) = &mut self.time_bins {
+            bins.coarsen(merges);
+        }
+    }
+
+    /// Adds the bins of another that have to be merged in pairs `merges` times first.
+    pub(super) fn merge_bins(&mut self, from: &Self, merges: u32) {
+        if let Some(bins) = &from.time_bins {
+            self.time_bins.get_or_insert_default().merge(bins, merges);
+        }
+    }
+
     /// With all that may have been counted elsewhere.
     pub(super) fn count_at_most(&self) -> u64 {
         self.count.saturating_add(self.count_short_by_at_most)
@@ -150,6 +190,7 @@ impl Class {
             + self.sample_bytes()
             + measures * size_of::<Measure>()
             + self.histogram_bytes()
+            + self.time_bins.as_ref().map_or(0, |bins| size_of::<TimeBins>() + bins.bytes())
     }
 
     fn sample_bytes(&self) -> usize {

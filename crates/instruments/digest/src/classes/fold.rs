@@ -63,10 +63,13 @@ pub(super) fn merge_digests(digest: &mut Digest, from: &Digest, inherited: &[u8]
             saturating_add_to(&mut class.count_short_by_at_most, from.floor);
         }
     }
+    let (mine, theirs) = digest.time_axis.extend_to(from.time_axis);
+    digest.coarsen_bins(mine);
     for class in &from.classes {
         let at = find_or_add_class(digest, class, inherited);
         let before = digest.classes[at].bytes();
         digest.classes[at].merge(class, &names, &others);
+        digest.classes[at].merge_bins(class, theirs);
         let grown = digest.classes[at].bytes().saturating_sub(before);
         digest.add_bytes(grown);
     }

@@ -2,6 +2,9 @@
 
 use super::class::{Class, bound_key};
 use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+use toll_wire::comment_tag::{TAG_NAME_MAX, TagName, tag_value};
 use toll_wire::event::{CommandKind, Event};
 use toll_wire::fingerprint::{distill, fingerprint_in_mode, tables};
 
@@ -18,11 +21,57 @@ pub enum GroupBy {
     Host,
     /// Number of the error that the server answered with.
     Error,
+    /// Value of a tag in the statement's comment.
+    Tag(TagName),
 }
 
+/// Groupings without a parameter, by name.
+const NAMED: [(&str, GroupBy); 7] = [
+    ("fingerprint", GroupBy::Fingerprint),
+    ("tables", GroupBy::Tables),
+    ("distill", GroupBy::Distill),
+    ("user", GroupBy::User),
+    ("db", GroupBy::Db),
+    ("host", GroupBy::Host),
+    ("error", GroupBy::Error),
+];
+const TAG_PREFIX: &str = "tag:";
+/// Class of the statements without the tag.
+const UNTAGGED: &[u8] = b"(untagged)";
+
 impl GroupBy {
+    /// What options take.
+    pub const NAMES: [&str; 8] =
+        ["fingerprint", "tables", "distill", "user", "db", "host", "error", "tag:NAME"];
+
     pub(super) fn depends_on_text_alone(self) -> bool {
-        matches!(self, Self::Fingerprint | Self::Distill)
+        matches!(self, Self::Fingerprint | Self::Distill | Self::Tag(_))
+    }
+}
+
+impl fmt::Display for GroupBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tag(name) => write!(f, "{TAG_PREFIX}{name}"),
+            _ => f.write_str(NAMED.iter().find(|(_, named)| named == self).map_or("", |(name, _)| name)),
+        }
+    }
+}
+
+impl FromStr for GroupBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(name) = text.strip_prefix(TAG_PREFIX) {
+            let name = TagName::new(name).ok_or_else(|| {
+                format!("`{text}` names no tag: write tag:NAME, with a name of 1 to {TAG_NAME_MAX} bytes")
+            })?;
+            return Ok(Self::Tag(name));
+        }
+        let named = NAMED.iter().find(|(name, _)| *name == text);
+        named
+            .map(|(_, group_by)| *group_by)
+            .ok_or_else(|| format!("`{text}` is no grouping: use one of {}", Self::NAMES.join(", ")))
     }
 }
 
@@ -37,10 +86,12 @@ pub(super) struct GroupKeys {
 impl GroupKeys {
     pub(super) fn of_text(&mut self, group_by: GroupBy, event: &Event<'_>) -> &[u8] {
         let text = statement_key(event, &mut self.statement);
-        if group_by == GroupBy::Distill {
-            self.key = distill(text);
-        } else {
-            fingerprint_in_mode(text, event.backslashes, &mut self.key);
+        match group_by {
+            GroupBy::Distill => self.key = distill(text),
+            GroupBy::Tag(name) => {
+                self.key = tag_value(event.text, name).map_or_else(|| UNTAGGED.to_vec(), String::into_bytes);
+            }
+            _ => fingerprint_in_mode(text, event.backslashes, &mut self.key),
         }
         bound_key(&mut self.key);
         &self.key
@@ -56,7 +107,7 @@ impl GroupKeys {
             GroupBy::Error => {
                 self.list.extend(event.error.map(|error| error.number.to_string().into_bytes()))
             }
-            GroupBy::Fingerprint | GroupBy::Distill => {}
+            GroupBy::Fingerprint | GroupBy::Distill | GroupBy::Tag(_) => {}
         }
         self.list.iter_mut().for_each(bound_key);
         &self.list
@@ -121,5 +172,23 @@ pub(super) fn describe_class(class: &mut Class, group_by: GroupBy, event: &Event
         class.distill.truncate(DISTILL_MAX);
         class.distill.shrink_to_fit();
         class.tables = qualified_tables(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grouping_is_written_as_it_is_read() {
+        for name in ["fingerprint", "tables", "distill", "user", "db", "host", "error", "tag:app", "tag:a b"]
+        {
+            assert_eq!(name.parse::<GroupBy>().unwrap().to_string(), name);
+        }
+        for (wrong, why) in [("tag:", "no tag"), ("table", "no grouping"), ("", "no grouping")] {
+            let error = wrong.parse::<GroupBy>().unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(format!("tag:{}", "x".repeat(TAG_NAME_MAX + 1)).parse::<GroupBy>().is_err());
     }
 }

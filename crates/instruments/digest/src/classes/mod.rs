@@ -12,6 +12,7 @@ mod names;
 mod parts;
 mod rank;
 mod recent;
+mod time_bins;
 
 pub use class::{Class, FLAG_NAMES, Sample};
 pub use group::GroupBy;
@@ -20,13 +21,15 @@ pub use measure::Measure;
 pub use names::NameCounts;
 pub use parts::RestOfClasses;
 pub use rank::{Aggregate, Limit, Rank, RankError};
+pub use time_bins::{TimeBin, TimeBins};
 pub use toll_wire::attribute::{Attribute, Unit};
 
 use class::EventNames;
 use group::GroupKeys;
 use names::NameTable;
 use recent::RecentTexts;
-use toll_wire::attribute::ExtraAttributes;
+use time_bins::{BinnedTimes, TimeAxis};
+use toll_wire::attribute::{ExtraAttribute, ExtraAttributes};
 use toll_wire::event::{CommandKind, Event, Sink};
 use toll_wire::text_hash::TextMap;
 
@@ -44,6 +47,8 @@ pub struct Settings {
     pub rank: Rank,
     /// Keep the slowest statement of each class as it was written.
     pub keep_samples: bool,
+    /// Keep the query times of each class over time, for a comparison.
+    pub keep_time_bins: bool,
     pub classes_max: usize,
     pub classes_bytes_max: usize,
 }
@@ -54,6 +59,7 @@ impl Default for Settings {
             group_by: GroupBy::Fingerprint,
             rank: Rank::default(),
             keep_samples: false,
+            keep_time_bins: false,
             classes_max: CLASSES_MAX,
             classes_bytes_max: CLASSES_BYTES_MAX,
         }
@@ -95,6 +101,7 @@ pub struct Digest {
     keys: GroupKeys,
     names: NameTable,
     others: ExtraAttributes,
+    time_axis: TimeAxis,
 }
 
 impl Digest {
@@ -113,6 +120,7 @@ impl Digest {
             keys: GroupKeys::default(),
             names: NameTable::default(),
             others: ExtraAttributes::default(),
+            time_axis: TimeAxis::default(),
         }
     }
 
@@ -184,6 +192,39 @@ impl Digest {
         }
     }
 
+    /// Bin of an event, where bins are kept and it has a time.
+    fn bin_of(&mut self, event: &Event<'_>) -> Option<(u64, BinnedTimes)> {
+        if !self.settings.keep_time_bins || event.start_ns == 0 {
+            return None;
+        }
+        let (index, merges) = self.time_axis.extend(event.start_ns);
+        self.coarsen_bins(merges);
+        Some((index, BinnedTimes::of_event(event.query_ns)))
+    }
+
+    fn coarsen_bins(&mut self, merges: u32) {
+        if merges > 0 {
+            self.classes.iter_mut().for_each(|class| class.coarsen_bins(merges));
+            self.bytes = self.classes.iter().map(Class::bytes).sum();
+        }
+    }
+
+    fn add_to_class(
+        &mut self,
+        class: u32,
+        event: &Event<'_>,
+        seen: &EventNames,
+        others: &[ExtraAttribute],
+        bin: Option<(u64, BinnedTimes)>,
+    ) {
+        let class = &mut self.classes[class as usize];
+        let mut bytes = class.add_sampled(event, seen, others, self.settings.keep_samples);
+        if let Some((index, times)) = bin {
+            bytes += class.add_to_bin(index, times);
+        }
+        self.add_bytes(bytes);
+    }
+
     fn class_of(&mut self, key: &[u8], event: &Event<'_>) -> u32 {
         if let Some(&class) = self.index.get(key) {
             return class;
@@ -219,11 +260,10 @@ impl Sink for Digest {
             db: self.names.id(names::NameKind::Db, event.db),
         };
         let others = self.others.collect_from(event);
-        let keep = self.settings.keep_samples;
+        let bin = self.bin_of(event);
         if self.settings.group_by.depends_on_text_alone() {
             if let Some(class) = self.recent.find_class(event) {
-                let bytes = self.classes[class as usize].add_sampled(event, &seen, &others, keep);
-                self.add_bytes(bytes);
+                self.add_to_class(class, event, &seen, &others, bin);
                 return;
             }
             let mut keys = std::mem::take(&mut self.keys);
@@ -231,8 +271,7 @@ impl Sink for Digest {
             let class = self.class_of(key, event);
             self.keys = keys;
             self.recent.remember(event, class);
-            let bytes = self.classes[class as usize].add_sampled(event, &seen, &others, keep);
-            self.add_bytes(bytes);
+            self.add_to_class(class, event, &seen, &others, bin);
             return;
         }
         // An event may be in several of these classes, or in none.
@@ -240,8 +279,7 @@ impl Sink for Digest {
         let mut keys = std::mem::take(&mut self.keys);
         for key in keys.of_event(self.settings.group_by, event) {
             let class = self.class_of(key, event);
-            let bytes = self.classes[class as usize].add_sampled(event, &seen, &others, keep);
-            self.add_bytes(bytes);
+            self.add_to_class(class, event, &seen, &others, bin);
         }
         self.keys = keys;
     }

@@ -29,6 +29,11 @@ impl Digest {
         self.others.intern_name(name)
     }
 
+    /// The class with the key of another digest's class.
+    pub fn find_class(&self, like: &Class) -> Option<&Class> {
+        self.index.get(&like.key).and_then(|&at| self.classes.get(at as usize))
+    }
+
     /// Adds a class that it does not have yet; false: it has, or there is no room.
     pub fn insert(&mut self, class: Class) -> bool {
         if self.classes.len() >= self.settings.classes_max || self.index.contains_key(&class.key) {
@@ -57,6 +62,14 @@ impl Digest {
         self.folded.merge(&rest.class, |name| name, Some);
         self.folded_classes = self.folded_classes.saturating_add(rest.classes);
         self.floor = self.floor.saturating_add(rest.count_max);
+    }
+
+    /// Puts all events of each class into one bin of time: what was stored of a digest has no single events.
+    pub fn bin_whole(&mut self, time_ns: u64) {
+        let (index, merges) = self.time_axis.extend(time_ns);
+        self.coarsen_bins(merges);
+        self.classes.iter_mut().for_each(|class| class.bin_whole(index));
+        self.bytes = self.classes.iter().map(Class::bytes).sum();
     }
 
     /// Memory of the histograms of all classes.
