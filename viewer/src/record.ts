@@ -75,6 +75,10 @@ judged_by?: string | null,
  */
 curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, 
 /**
+ * Command that reads the artefact and prints how many queries are in it; empty: its kind says how they are counted.
+ */
+count_with?: Array<string>, 
+/**
  * The artefact lies in memory, where no disk is in its way.
  */
 in_memory?: boolean, 
@@ -698,7 +702,11 @@ variables: Array<string>,
 /**
  * Steps of the rig, by kind.
  */
-rig: Array<string>, };
+rig: Array<string>, 
+/**
+ * Command that must succeed; it prints the reason if it does not.
+ */
+check: Array<string>, };
 
 /**
  * How far two windows of unchanged load differ: the variance of the difference of ln(outcome) between windows of

@@ -176,6 +176,9 @@ pub struct Arm {
     #[serde(default, skip_serializing_if = "Treatment::is_nothing")]
     pub treatment: Treatment,
     pub artefact: Option<ArtefactKind>,
+    /// Command that reads the artefact and prints how many queries are in it; empty: its kind says how they are counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub count_with: Vec<String>,
     /// The artefact lies in memory, where no disk is in its way.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_memory: bool,
@@ -391,6 +394,9 @@ pub struct Needs {
     /// Steps of the rig, by kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rig: Vec<String>,
+    /// Command that must succeed; it prints the reason if it does not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub check: Vec<String>,
 }
 
 impl Needs {

@@ -17,7 +17,7 @@ pub struct ArtefactSpec {
     pub query_counter: QueryCounter,
     /// pt-query-digest's `--type` for it; `tcpdump` reads a capture through tcpdump.
     pub pt_type: Option<&'static str>,
-    /// Holds packets, or what was decoded from them. No query can be read from it if a session used TLS.
+    /// Holds packets, or their text. No query can be read from it if a session used TLS.
     pub is_from_packets: bool,
 }
 
@@ -94,7 +94,6 @@ pub const ARTEFACT_SPECS: [ArtefactSpec; 10] = [
         extension: "queries",
         window_lookup: WindowLookup::ByTime,
         query_counter: QueryCounter::Digest(Type::Queries),
-        is_from_packets: true,
         ..FILE
     },
     ArtefactSpec {

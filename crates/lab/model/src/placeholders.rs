@@ -52,6 +52,9 @@ pub const SERVER_PLACEHOLDERS: [&str; 10] = [
     "ssh_port",
 ];
 
+/// Placeholders that each trial fills in for itself.
+pub const PER_TRIAL_PLACEHOLDERS: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
+
 /// The scenario's definitions for one server flavour, and the names that will get values.
 ///
 /// The expanded text holds no definition any more. `{port}` and the like, and `{{name}}`, stay for [`PlaceholderValues`].

@@ -9,6 +9,7 @@ mod backup;
 mod backup_load;
 mod consent;
 mod cost;
+mod counting;
 mod dry_run;
 mod external;
 mod load;

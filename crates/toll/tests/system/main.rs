@@ -13,6 +13,7 @@ mod figures;
 mod jailed;
 mod journal;
 mod kills;
+mod league;
 mod ledger;
 mod received;
 mod replay;

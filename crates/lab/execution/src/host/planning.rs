@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 use toll_model::plan::{HostFacts, Required};
 use toll_record::HeldIn;
-use toll_sys::program::{missing_program_error, missing_variable_error};
-use toll_sys::{clock, cpu, sysctl};
+use toll_sys::program::{find_program, missing_program_error, missing_variable_error};
+use toll_sys::{child_process, clock, cpu, redact, sysctl};
 
 /// The facts that need no arm. What arms require is looked for by [`missing`], once they are resolved.
 pub fn for_planning(held_in: HeldIn) -> HostFacts {
@@ -32,7 +34,35 @@ fn why_missing(required: &Required) -> Option<String> {
             let is_there = sysctl::path(name).is_some_and(|path| path.exists());
             (!is_there).then(|| format!("this kernel has no setting {name}"))
         }
+        Required::Check(words) => failed_check(words),
     }
+}
+
+/// Reason that a command gave by failing: its last line. `None`: it succeeded.
+fn failed_check(words: &[String]) -> Option<String> {
+    const LIMIT: Duration = Duration::from_secs(20);
+    let (program, arguments) = words.split_first()?;
+    let Some(path) = find_program(program) else { return missing_program_error(program) };
+    let mut command = child_process::clean_env_command(path);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let failed = |why: &str| Some(format!("`{}` {why}", redact::redact_words(words).join(" ")));
+    let Ok(mut child) = command.spawn() else { return failed("cannot be started") };
+    let begun = Instant::now();
+    while child.try_wait().ok().flatten().is_none() {
+        if begun.elapsed() > LIMIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return failed("did not end within 20 s");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().ok()?;
+    if output.status.success() {
+        return None;
+    }
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let last = said.iter().find_map(|text| text.lines().map(str::trim).rfind(|line| !line.is_empty()));
+    last.map(redact::redact_text).or_else(|| failed("failed"))
 }
 
 #[cfg(test)]
@@ -49,6 +79,23 @@ mod tests {
         let there = [program("sh"), file("/proc/stat"), variable("PATH"), setting("vm.swappiness")];
         assert_eq!(missing(there.into()), BTreeMap::new());
         let absent = [program("/proc/stat"), file("/nowhere"), variable("TOLL_NOT_SET"), setting("vm.none")];
+        let check = |words: &[&str]| Required::Check(words.iter().map(|word| (*word).to_owned()).collect());
+        assert_eq!(missing([check(&["test", "-e", "/proc/stat"])].into()), BTreeMap::new());
+        let failing = [
+            check(&["sh", "-c", "echo at first; echo no headers of this kernel; exit 1"]),
+            check(&["sh", "-c", "echo only an error >&2; exit 1"]),
+            check(&["test", "-e", "/nowhere"]),
+            check(&["no-such-program-at-all"]),
+        ];
+        let reasons = missing(failing.clone().into());
+        for (required, expected) in failing.iter().zip([
+            "no headers of this kernel",
+            "only an error",
+            "`test -e /nowhere` failed",
+            "no-such-program-at-all is not installed",
+        ]) {
+            assert!(reasons[required].starts_with(expected), "{reasons:?}");
+        }
         let reasons = missing(absent.clone().into());
         for (required, expected) in
             absent.iter().zip(["cannot be executed", "there is no", "is not set", "vm.none"])

@@ -20,7 +20,7 @@ const fn tool_spec(name: &'static str, ask: &'static [&'static str], package: &'
     ToolSpec { name, program: name, version_args: ask, package }
 }
 
-pub const TOOLS: [ToolSpec; 20] = [
+pub const TOOLS: [ToolSpec; 25] = [
     tool_spec("mariadbd", &["--version"], "mariadb-server"),
     tool_spec("mysqld", &["--version"], "mysql-server"),
     tool_spec("sysbench", &["--version"], "sysbench"),
@@ -31,6 +31,11 @@ pub const TOOLS: [ToolSpec; 20] = [
     tool_spec("dumpcap", &["--version"], "wireshark-common"),
     tool_spec("tshark", &["--version"], "tshark"),
     tool_spec("bpftrace", &["--version"], "bpftrace"),
+    tool_spec("netsniff-ng", &["--version"], "netsniff-ng"),
+    tool_spec("ngrep", &["-V"], "ngrep"),
+    tool_spec("strace", &["-V"], "strace"),
+    tool_spec("prometheus-mysqld-exporter", &["--version"], "prometheus-mysqld-exporter"),
+    tool_spec("packetbeat", &["version"], "packetbeat"),
     tool_spec("ip", &["-V"], "iproute2"),
     tool_spec("tc", &["-V"], "iproute2"),
     tool_spec("ssh", &["-V"], "openssh-client"),

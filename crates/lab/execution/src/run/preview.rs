@@ -9,7 +9,7 @@ use crate::testbed::{ServerChoice, check_schema_is_given, data};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use toll_model::placeholders::PlaceholderValues;
-use toll_model::plan;
+use toll_model::plan::{self, Required};
 use toll_record::{Arm, HeldIn, Setup};
 use toll_server::ServerProgram;
 
@@ -51,7 +51,12 @@ pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
         }
         ResolvedSource::Plan(plan) => plan.arms.clone(),
     };
-    let required = |arm: &Arm| plan::required(arm, &PlaceholderValues::default());
+    // A preview starts nothing.
+    let is_looked_for = |required: &Required| !matches!(required, Required::Check(_));
+    let required = |arm: &Arm| {
+        let all = plan::required(arm, &PlaceholderValues::default());
+        all.into_iter().filter(is_looked_for).collect::<BTreeSet<_>>()
+    };
     facts.missing = host::missing(arms.iter().flat_map(required).collect::<BTreeSet<_>>());
     for arm in &mut arms {
         let missing = required(arm).into_iter().find_map(|required| facts.missing.get(&required).cloned());

@@ -2,13 +2,14 @@
 //!
 //! Made once the window is closed and the treatment off, when nothing is being measured.
 
+use super::bounded_command::count_by_command;
 use super::cross_check::{ArtefactRange, CrossCheckSample, SAMPLE_BYTES};
 use super::host_env::HostEnv;
 use super::trial::{ClosedWindow, TrialParams};
 use crate::capture_survey::Survey;
 use crate::treatment::{Reading, Treatment};
 use anyhow::bail;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toll_digest::count::{self, CountWindow};
 use toll_model::artefacts::{self, QueryCounter, WindowLookup};
 use toll_mysql::Tls;
@@ -52,7 +53,11 @@ impl HostEnv<'_> {
         };
         let port = self.testbed.server_of(&arm.name).map(|standing| standing.port);
         if place.counted {
-            match count_queries(row, treatment, window, port) {
+            let counted = match arm.count_with.as_slice() {
+                [] => count_queries(row, treatment, window, port),
+                words => self.count_by_command(&arm.name, words, treatment, window).map(Some),
+            };
+            match counted {
                 Ok(count) => line.queries = count,
                 Err(error) => line.note = Some(format!("not counted: {error:#}")),
             }
@@ -72,6 +77,26 @@ impl HostEnv<'_> {
         }
         self.artefact_by_arm.entry(arm.name.clone()).or_insert_with(|| line.clone());
         self.recorder.record_artefact(line);
+    }
+
+    /// Counts what was written inside the window, by the arm's own command.
+    fn count_by_command(
+        &self,
+        arm: &str,
+        words: &[String],
+        treatment: &Treatment,
+        window: &ClosedWindow,
+    ) -> anyhow::Result<QueryCount> {
+        let placeholders = self.testbed.placeholders_of(arm);
+        let words =
+            words.iter().map(|word| placeholders.fill_in(word)).collect::<anyhow::Result<Vec<_>>>()?;
+        let (mut queries, mut bytes_read) = (0, 0);
+        for (path, (from, to)) in list_window_parts(treatment, window) {
+            queries += count_by_command(&words, &path, (from, to), &self.testbed.journal, self.interrupt)?;
+            bytes_read += to.saturating_sub(from);
+        }
+        let by = words.first().cloned().unwrap_or_default();
+        Ok(QueryCount { queries, by, bytes_read, executed: None, by_toll: None })
     }
 
     /// Reads the trial's capture, unless there is a server whose queries are counted in it; `None` too where it
@@ -153,30 +178,37 @@ fn count_queries(
             }));
         }
         // Without a server nobody can say which of the packets are queries.
-        QueryCounter::Digest(_) if row.is_from_packets && port.is_none() => return Ok(None),
+        QueryCounter::Digest(_) if port.is_none() => return Ok(None),
         QueryCounter::Digest(_) | QueryCounter::Lines => {}
     }
     let mut sum = QueryCount { queries: 0, by: "toll".into(), bytes_read: 0, executed: None, by_toll: None };
-    // Where one file of a series ends and the next begins, by its place in all of it.
-    let mut before = 0;
-    for path in treatment.artefact_files() {
-        let length = std::fs::metadata(&path).map_or(0, |meta| meta.len());
-        let at = |reading: &Reading| reading.artefact_bytes.unwrap_or(0).saturating_sub(before).min(length);
+    for (path, (from, to)) in list_window_parts(treatment, window) {
         let over = match row.window_lookup {
             WindowLookup::ByTime => CountWindow::Time {
                 since_ns: window.begin_wall_us * 1000,
                 until_ns: window.end_wall_us * 1000,
             },
-            WindowLookup::ByBytes => {
-                CountWindow::Bytes { from: at(&window.at_begin), to: at(&window.at_end) }
-            }
+            WindowLookup::ByBytes => CountWindow::Bytes { from, to },
         };
-        before += length;
         let counted = count_file(&path, row, over, port.as_slice())?;
         sum.queries += counted.queries;
         sum.bytes_read += counted.bytes_read;
     }
     Ok(Some(sum))
+}
+
+/// Files of the artefact, oldest first, with the bytes of each that were written inside the window.
+fn list_window_parts(treatment: &Treatment, window: &ClosedWindow) -> Vec<(PathBuf, (u64, u64))> {
+    // Where one file of a series ends and the next begins, by its place in all of it.
+    let mut before = 0;
+    let parts = treatment.artefact_files().into_iter().map(|path| {
+        let length = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        let at = |reading: &Reading| reading.artefact_bytes.unwrap_or(0).saturating_sub(before).min(length);
+        let part = (at(&window.at_begin), at(&window.at_end));
+        before += length;
+        (path, part)
+    });
+    parts.collect()
 }
 
 /// Counts the queries that an artefact of this kind holds.

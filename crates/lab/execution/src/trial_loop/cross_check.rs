@@ -5,6 +5,7 @@
 //! arm is on, and both count the same short stretch of that.
 
 use super::artefact_count::count_file;
+use super::bounded_command::{STOP_WITHIN, run_bounded};
 use super::environment::Environment;
 use super::guard::Tripped;
 use super::trial::TrialParams;
@@ -13,8 +14,7 @@ use anyhow::Context;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 use toll_digest::count::CountWindow;
 use toll_journal::Journal;
 use toll_model::artefacts;
@@ -104,10 +104,6 @@ pub enum ArtefactRange {
 pub const SAMPLE_BYTES: u64 = 12 << 20;
 /// A cut larger than this is left alone: one arm must not hold up the report for minutes.
 const MAX_SAMPLE_BYTES: u64 = 64 << 20;
-/// For one cut; what takes longer is given up.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Both read only; whoever puts a killed run right need not wait for them.
-const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 impl CrossCheckSample {
     /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large or empty.
@@ -274,7 +270,7 @@ fn run_pt_query_digest(
     } else {
         command.stdin(File::open(file)?);
     }
-    let output = run_bounded(&mut command, journal, cancel);
+    let output = run_bounded(&mut command, COUNTER, journal, cancel);
     if let Some((mut decoder, undo)) = decoder {
         // It has ended, or has lost its reader: either way it is reaped here.
         let _ = decoder.kill();
@@ -282,7 +278,8 @@ fn run_pt_query_digest(
         journal.mark_done(undo)?;
     }
     // One JSON document, perhaps with lines of complaint before it.
-    let output = output?;
+    let (output, status) = output?;
+    anyhow::ensure!(status.success(), "it failed ({status})");
     let Some(start) = output.iter().position(|&b| b == b'{') else {
         // It found no query at all, such as where the packets of every login were lost: it then ends well and prints
         // no document.
@@ -294,32 +291,4 @@ fn run_pt_query_digest(
         .context("it printed no result")?
         .context("its result is not JSON")?;
     json["global"]["query_count"].as_u64().context("its result has no query count")
-}
-
-/// Standard output of a command that is ended when it takes too long.
-fn run_bounded(command: &mut Command, journal: &Journal, cancel: &CancelToken) -> anyhow::Result<Vec<u8>> {
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let (mut child, undo) =
-        journal.spawn(command, COUNTER, None, STOP_WITHIN).context("it cannot be started")?;
-    let mut stdout = child.stdout.take().context("no standard output")?;
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        stdout.read_to_end(&mut bytes).map(|_| bytes)
-    });
-    let begun = Instant::now();
-    while !reader.is_finished() {
-        let interrupted = cancel.check();
-        if interrupted.is_err() || begun.elapsed() > COUNT_TIMEOUT {
-            child.kill()?;
-            child.wait()?;
-            journal.mark_done(undo)?;
-            interrupted?;
-            anyhow::bail!("given up after {} s", COUNT_TIMEOUT.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let status = child.wait()?;
-    journal.mark_done(undo)?;
-    anyhow::ensure!(status.success(), "it failed ({status})");
-    Ok(reader.join().map_err(|_| anyhow::anyhow!("its output could not be read"))??)
 }

@@ -37,7 +37,7 @@ use toll_sys::{clock, memory, redact};
 pub struct HostEnv<'a> {
     pub(super) testbed: &'a mut Testbed,
     pub(super) recorder: &'a Recorder,
-    interrupt: &'a CancelToken,
+    pub(super) interrupt: &'a CancelToken,
     pub(super) progress: &'a dyn Progress,
     /// All randomness of the load comes from it.
     seed: u64,

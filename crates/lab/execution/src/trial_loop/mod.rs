@@ -5,6 +5,7 @@
 //! returns.
 
 mod artefact_count;
+mod bounded_command;
 mod calibration;
 mod clock;
 mod cross_check;

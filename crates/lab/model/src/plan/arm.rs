@@ -2,7 +2,7 @@
 
 use super::TimeSettings;
 use crate::artefacts::{self, Shape, Writer};
-use crate::placeholders::{Definitions, PlaceholderValues};
+use crate::placeholders::{Definitions, PER_TRIAL_PLACEHOLDERS, PlaceholderValues};
 use crate::scenario::{self, CountLimit, OnExit};
 use std::collections::BTreeMap;
 use toll_record::{Arm, Counted, Meter, Needs, Process, Setting, Treatment, Window, Workload};
@@ -19,9 +19,14 @@ pub fn resolve_arm(
     definitions: &Definitions,
     cpus: f64,
 ) -> Arm {
-    let (treatment, unavailable) = match resolve_treatment(written, definitions) {
-        Ok(treatment) => (treatment, None),
-        Err(error) => (Treatment::default(), Some(format!("{error:#}"))),
+    let split = |command: &Option<String>| -> anyhow::Result<Vec<String>> {
+        Ok(command.as_deref().map(|text| definitions.split_command(text)).transpose()?.unwrap_or_default())
+    };
+    let resolved = resolve_treatment(written, definitions)
+        .and_then(|treatment| Ok((treatment, split(&written.count_with)?, split(&written.check)?)));
+    let (treatment, count_with, check, unavailable) = match resolved {
+        Ok((treatment, count_with, check)) => (treatment, count_with, check, None),
+        Err(error) => (Treatment::default(), Vec::new(), Vec::new(), Some(format!("{error:#}"))),
     };
     let has_load = workload.driver != "none";
     let holds_none_back = || {
@@ -45,6 +50,7 @@ pub fn resolve_arm(
         curve: written.curve.clone(),
         treatment,
         artefact: written.artefact,
+        count_with,
         in_memory: written.in_memory,
         selects: written.selects,
         needs: Needs {
@@ -52,6 +58,7 @@ pub fn resolve_arm(
             root: written.requires_root || !written.sysctl.0.is_empty(),
             variables: written.requires_variable.clone(),
             rig: Vec::new(),
+            check,
         },
         server_options: BTreeMap::new(),
         unavailable,
@@ -178,7 +185,7 @@ fn program_name(stages: &[Vec<String>]) -> String {
 pub fn format_treatment(arm: &Arm, placeholders: &PlaceholderValues) -> String {
     let mut open = placeholders.clone();
     open.set("toll", "toll".into());
-    for name in super::availability::PER_TRIAL_PLACEHOLDERS {
+    for name in PER_TRIAL_PLACEHOLDERS {
         open.set(name, name.to_uppercase());
     }
     let put_in = |text: &str| open.fill_in(text).unwrap_or_else(|_| text.to_owned());

@@ -1,12 +1,9 @@
 //! Availability check: the reason why a variant cannot run on this host, if there is one.
 
 use super::arm::is_written_by_server;
-use crate::placeholders::PlaceholderValues;
+use crate::placeholders::{PER_TRIAL_PLACEHOLDERS, PlaceholderValues};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Arm, HeldIn, Setup};
-
-/// Placeholders that each trial fills in for itself.
-pub const PER_TRIAL_PLACEHOLDERS: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
 
 /// sysbench 1.0 tries TLS with certificates of fixed names in its working directory. If the server offers no TLS (or
 /// somebody in between says so), it logs in without. Nothing in its output tells the two apart.
@@ -51,6 +48,8 @@ pub enum Required {
     Variable(String),
     /// A kernel setting by its `sysctl` name.
     Setting(String),
+    /// A command that must succeed, by its words.
+    Check(Vec<String>),
 }
 
 /// Capabilities of one server.
@@ -110,7 +109,13 @@ pub fn required(arm: &Arm, fill: &PlaceholderValues) -> BTreeSet<Required> {
     let open = with_open(fill);
     let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
     let programs = stages.filter_map(|words| open.fill_in(words.first()?).ok()).map(Required::Program);
-    required_anywhere(arm).chain(programs).collect()
+    required_anywhere(arm).chain(programs).chain(required_check(arm, fill)).collect()
+}
+
+/// The command that must succeed, once all that its words name is known.
+fn required_check(arm: &Arm, fill: &PlaceholderValues) -> Option<Required> {
+    let words = arm.needs.check.iter().map(|word| fill.fill_in(word).ok()).collect::<Option<Vec<_>>>()?;
+    (!words.is_empty()).then_some(Required::Check(words))
 }
 
 /// Placeholders as far as they are known before a trial.
@@ -188,8 +193,12 @@ pub fn unrunnable_reason(arm: &Arm, placeholders: &PlaceholderValues, host: &Hos
             Err(error) => return Some(format!("{error:#}")),
         }
     }
+    if let Some(why) = required_check(arm, placeholders).and_then(|check| host.missing.get(&check)) {
+        return Some(why.clone());
+    }
     let texts = (arm.treatment.processes.iter().filter_map(|process| process.stdout.as_ref()))
-        .chain(arm.treatment.settings.iter().map(|setting| &setting.value));
+        .chain(arm.treatment.settings.iter().map(|setting| &setting.value))
+        .chain(arm.count_with.iter().chain(&arm.needs.check));
     texts.filter_map(|text| open.fill_in(text).err()).map(|error| format!("{error:#}")).next()
 }
 
@@ -278,6 +287,21 @@ mod tests {
         facts.servers[0].as_mut().unwrap().uses_tls = true;
         let error = resolved.plan(&facts, &|_| fill(), vec![]).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains(NO_SYSBENCH_TLS), "{error}");
+    }
+
+    #[test]
+    fn an_arm_whose_check_failed_says_what_the_check_said() {
+        let resolved = resolve_preset("capture-league", "bcc-mysqld-qslower");
+        let mut facts = facts("mariadb", &[]);
+        let check = resolved.required(&facts, &|_| fill()).into_iter().find(|required| {
+            matches!(required, Required::Check(words) if words.last().is_some_and(|word| word == "x"))
+        });
+        let check = check.expect("its words have the server's program");
+        facts.host.is_root = true;
+        assert_eq!(planned(&resolved, &facts, "bcc-mysqld-qslower").unavailable, None);
+        facts.host.missing.insert(check, "no probes".into());
+        let why = planned(&resolved, &facts, "bcc-mysqld-qslower").unavailable;
+        assert_eq!(why.as_deref(), Some("no probes"));
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl ResolvedScenario {
             let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
             format!("{} has no profile `{profile_name}`: it has {}", scenario.name, known.join(", "))
         })?;
+        scenario.workload = std::mem::take(&mut scenario.workload).overlaid(&profile.workload);
         let mut times = match overrides.clock {
             Clock::Real => TimeSettings::resolve(&profile, overrides),
             Clock::Counted => TimeSettings::counted(overrides),

@@ -19,6 +19,9 @@ pub fn redact_plan(plan: &Plan) -> Plan {
         for sql in treatment.on.iter_mut().chain(&mut treatment.off) {
             *sql = redact::redact_text(sql);
         }
+        for words in [&mut arm.count_with, &mut arm.needs.check] {
+            *words = redact::redact_words(words);
+        }
         redact_options(&mut arm.server_options);
     }
     for server in plan.setup.sandbox.iter_mut().flat_map(|sandbox| &mut sandbox.servers) {
@@ -59,6 +62,7 @@ pub fn check_unredacted(plan: &Plan) -> anyhow::Result<()> {
     for arm in &plan.arms {
         let treatment = &arm.treatment;
         let words = treatment.processes.iter().flat_map(|process| process.stages.iter().flatten());
+        let words = words.chain(&arm.count_with).chain(&arm.needs.check);
         if words.chain(&treatment.on).chain(&treatment.off).any(|text| text.contains("***")) {
             bail!(
                 "the plan does not hold the secret that arm {} was given on its command line: let the command \
@@ -90,6 +94,13 @@ mod tests {
         assert!(!serde_json::to_string(&kept).unwrap().contains("hunter2"));
         assert!(
             check_unredacted(&kept).unwrap_err().to_string().contains("arm b was given on its command line")
+        );
+
+        plan.arms[0].treatment.processes.clear();
+        plan.arms[0].count_with = ["mysql", "-phunter2"].map(str::to_owned).to_vec();
+        let kept = redact_plan(&plan);
+        assert!(
+            !serde_json::to_string(&kept).unwrap().contains("hunter2") && check_unredacted(&kept).is_err()
         );
 
         plan.arms = Vec::<Arm>::new();

@@ -63,3 +63,28 @@ pub fn inherit_rate(arm: &mut Arm, scenario: &Written) {
         arm.workload.rate.clone_from(&scenario.rate);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{ResolvedScenario, RunOverrides};
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn a_profile_changes_keys_of_the_load_and_an_arm_has_the_last_word() {
+        let text = "name = \"x\"\nquestion = \"?\"\nbaseline = \"none\"\nprimary = \"qps\"\n\
+                    [workload]\nthreads = 3\nprepared = true\n\
+                    [profile.quick]\nrounds = 1\nwindow = \"1s\"\nsettle = \"0s\"\n\
+                    [profile.tls]\nrounds = 1\nwindow = \"1s\"\nsettle = \"0s\"\nworkload = { transport = \"tls\", prepared = false }\n\
+                    [[arm]]\nname = \"none\"\ntitle = \"t\"\nrole = \"baseline\"\n\
+                    [[arm]]\nname = \"own\"\ntitle = \"t\"\nworkload = { transport = \"unix\" }\n";
+        let loads = |profile: &str| {
+            let overrides = RunOverrides { profile: Some(profile.to_owned()), ..RunOverrides::default() };
+            let resolved = ResolvedScenario::new(Scenario::parse(text).unwrap(), &overrides).unwrap();
+            let loads = resolved.arms.iter().map(|arm| resolved.arm_workload(arm));
+            loads.map(|load| (load.transport, load.prepared, load.threads)).collect::<Vec<_>>()
+        };
+        let is = |transport: &str, prepared| (transport.to_owned(), prepared, 3);
+        assert_eq!(loads("quick"), [is("tcp", true), is("unix", true)]);
+        assert_eq!(loads("tls"), [is("tls", false), is("unix", false)]);
+    }
+}

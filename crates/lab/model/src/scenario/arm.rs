@@ -63,6 +63,8 @@ pub struct Arm {
     #[serde(default)]
     pub fresh_sessions: bool,
     pub artefact: Option<toll_record::ArtefactKind>,
+    /// A command that reads the window's part of the artefact and prints the number of queries in it.
+    pub count_with: Option<String>,
     /// The artefact is in memory, so that no disk slows it down.
     #[serde(default)]
     pub in_memory: bool,
@@ -77,6 +79,8 @@ pub struct Arm {
     /// Variables that the server must know.
     #[serde(default)]
     pub requires_variable: Vec<String>,
+    /// A command that must succeed. If it fails, its last line is the reason why the arm cannot run.
+    pub check: Option<String>,
     /// In place of commands: a process that burns this share of the host's CPU time.
     pub burn: Option<Percent>,
     /// Meaning of commands that end by themselves.
@@ -179,6 +183,7 @@ impl Arm {
             texts.extend(member.commands().cloned());
             texts.extend(member.stdout);
         }
+        texts.extend(self.count_with.iter().chain(&self.check).cloned());
         texts.extend(self.set.0.iter().chain(&self.set_if_known.0).map(|(_, value)| value.clone()));
         texts
     }

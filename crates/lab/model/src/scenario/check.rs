@@ -74,6 +74,15 @@ impl Scenario {
         }
         for (name, profile) in &self.profile {
             profile.check().with_context(|| format!("profile `{name}`"))?;
+            let workload = &profile.workload;
+            workload.check().with_context(|| format!("profile `{name}`"))?;
+            ensure!(
+                workload.driver.is_none()
+                    && workload.rows.is_none()
+                    && workload.delay.is_none()
+                    && workload.rate.is_none(),
+                "profile `{name}`: its `workload` sets neither driver, rows, delay nor rate: give them in [workload]"
+            );
             for arm in profile.arms.iter().chain(&profile.timed).flatten() {
                 if !names.contains(arm.as_str()) {
                     bail!("profile `{name}` lists the arm `{arm}`, which does not exist");

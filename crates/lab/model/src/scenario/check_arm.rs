@@ -3,7 +3,7 @@
 use super::check::FLAVOURS;
 use super::{Arm, CountLimit, Define, OnExit};
 use crate::artefacts::{self, Shape, Writer};
-use crate::placeholders::{BUILT_IN_PLACEHOLDERS, Definitions};
+use crate::placeholders::{BUILT_IN_PLACEHOLDERS, Definitions, PER_TRIAL_PLACEHOLDERS};
 use crate::rig::parse_link_rate;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
@@ -132,6 +132,11 @@ impl Arm {
             "`in_memory` is for files: a directory stays where it is"
         );
         ensure!(
+            self.count_with.is_none()
+                || self.artefact.is_some_and(|kind| artefacts::spec_of(kind).shape == Shape::Files),
+            "`count_with` reads the file that an arm writes: give its kind as `artefact`"
+        );
+        ensure!(
             !self.selects || self.artefact == Some(ArtefactKind::Pcap),
             "`selects` is about a capture: it goes with `artefact = \"pcap\"`"
         );
@@ -227,6 +232,13 @@ impl Arm {
         for (_, value) in self.set.0.iter().chain(&self.set_if_known.0) {
             definitions.expand(value)?;
         }
+        // Neither is part of a trial.
+        for name in PER_TRIAL_PLACEHOLDERS {
+            definitions.remove_value(name);
+        }
+        for command in self.count_with.iter().chain(&self.check) {
+            definitions.split_command(command)?;
+        }
         Ok(())
     }
 }
@@ -283,10 +295,19 @@ mod tests {
             ("process = [{ command = \"cat\", drain = 1e6 }]", "drain = 1000000 s"),
             ("command = \"cat\"\nsysctl = { \"../x\" = \"1\" }", "is not a valid sysctl name"),
             ("command = \"cat\"\nselects = true", "`selects` is about a capture"),
+            ("command = \"cat\"\ncount_with = \"wc -l\"", "`count_with` reads the file that an arm writes"),
+            (
+                "command = \"cat {artefact}\"\nartefact = \"bytes\"\ncount_with = \"wc {artefact}\"",
+                "unknown placeholder {artefact}",
+            ),
+            ("command = \"cat\"\ncheck = \"test 'x\"", "a quote is not closed"),
+            ("command = \"cat\"\ncheck = \"true {pid}\"", "{pid} is a server's"),
         ] {
             let said = scenario(arm).unwrap_err();
             assert!(said.contains(expected), "{arm}: {said}");
         }
-        assert!(scenario("command = \"cat {artefact}\"\nartefact = \"bytes\"\nin_memory = true").is_ok());
+        let file = "command = \"cat {artefact}\"\nartefact = \"bytes\"";
+        assert!(scenario(&format!("{file}\nin_memory = true")).is_ok());
+        assert!(scenario(&format!("{file}\ncount_with = \"wc -l\"\ncheck = \"true\"")).is_ok());
     }
 }

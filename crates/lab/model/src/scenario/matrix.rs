@@ -49,8 +49,22 @@ fn substitute_value(mut arm: Arm, key: &str, value: &str) -> Arm {
     };
     arm.varied.push((key.to_owned(), value.to_owned()));
     let Arm {
-        name, alias, title, command, stages, stdout, process, set, set_if_known, sysctl, against, ..
+        name,
+        alias,
+        title,
+        command,
+        stages,
+        stdout,
+        process,
+        set,
+        set_if_known,
+        sysctl,
+        against,
+        count_with,
+        check,
+        ..
     } = &mut arm;
+    count_with.iter_mut().chain(check).for_each(put);
     [name, title].into_iter().chain(alias).for_each(put);
     command.iter_mut().chain(stages.iter_mut().flatten()).chain(stdout).chain(against).for_each(put);
     set.0.iter_mut().chain(&mut set_if_known.0).chain(&mut sysctl.0).for_each(|(_, value)| put(value));

@@ -191,6 +191,26 @@ pub struct Workload {
     pub rate: Option<Rate>,
 }
 
+impl Workload {
+    /// These keys, with those of another in the place of its own.
+    pub fn overlaid(self, over: &Self) -> Self {
+        let over = over.clone();
+        Self {
+            driver: over.driver.or(self.driver),
+            profile: over.profile.or(self.profile),
+            transport: over.transport.or(self.transport),
+            threads: over.threads.or(self.threads),
+            tables: over.tables.or(self.tables),
+            rows: over.rows.or(self.rows),
+            prepared: over.prepared.or(self.prepared),
+            reconnect: over.reconnect.or(self.reconnect),
+            workers: over.workers.or(self.workers),
+            delay: over.delay.or(self.delay),
+            rate: over.rate.or(self.rate),
+        }
+    }
+}
+
 /// Rate of an open loop, events a second.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
@@ -255,6 +275,9 @@ pub struct Profile {
     /// Those of them that a run on both clocks measures in time, too; absent: all.
     #[serde(default)]
     pub timed: Option<Vec<String>>,
+    /// Keys of the load that differ in this profile.
+    #[serde(default)]
+    pub workload: Workload,
     /// Length of the baseline's pilot, which predicts the minimum detectable effect. Not valid with a `time`.
     #[serde(default)]
     pub pilot: Seconds,

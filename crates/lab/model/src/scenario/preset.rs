@@ -69,6 +69,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "capture-pressure", text: include_str!("../../../../../scenarios/capture-pressure.toml") },
     Preset { name: "zero-loss", text: include_str!("../../../../../scenarios/zero-loss.toml") },
     Preset { name: "replay-rate", text: include_str!("../../../../../scenarios/replay-rate.toml") },
+    Preset { name: "capture-league", text: include_str!("../../../../../scenarios/capture-league.toml") },
     Preset { name: "load-curve", text: include_str!("../../../../../scenarios/load-curve.toml") },
 ];
 

@@ -29,9 +29,10 @@ impl Scenario {
             );
             kinds.push(kind.name);
         }
-        for arm in &self.arms {
-            let transport = arm.workload.transport.as_ref().or(self.workload.transport.as_ref());
-            let transport = transport.map_or("", String::as_str);
+        let profiles = self.profile.values().map(|profile| profile.workload.transport.as_ref());
+        let usual: Vec<_> = [self.workload.transport.as_ref()].into_iter().chain(profiles).collect();
+        for (arm, usual) in self.arms.iter().flat_map(|arm| usual.iter().map(move |usual| (arm, *usual))) {
+            let transport = arm.workload.transport.as_ref().or(usual).map_or("", String::as_str);
             let need = RigRequirements { arm, transport, define: &self.define };
             if let Some(kind) = need.required_kinds().find(|kind| !kinds.contains(&kind.name)) {
                 bail!(
@@ -66,8 +67,9 @@ impl Scenario {
         for (name, profile) in &self.profile {
             let of_server = profile.rows.or(profile.table_rows).is_some()
                 || profile.scale.is_some()
-                || profile.buffer_pool.is_some();
-            ensure!(!of_server, "profile `{name}` gives rows, a scale or a buffer pool: {NO_SERVER}");
+                || profile.buffer_pool.is_some()
+                || profile.workload != Workload::default();
+            ensure!(!of_server, "profile `{name}` gives rows, a scale, a buffer pool or a load: {NO_SERVER}");
         }
         for arm in &self.arms {
             arm.check_without_server(self).with_context(|| format!("arm `{}`", arm.name))?;
@@ -143,6 +145,28 @@ mod tests {
             assert!(said.contains(expected) && said.contains("has no server: remove it"), "{said}");
             assert!(scenario("server", head, arm).is_ok(), "{head} {arm}");
         }
+    }
+
+    #[test]
+    fn the_load_of_a_profile_is_one_on_a_server_and_may_need_a_step() {
+        let with = |subject: &str, load: &str, head: &str| {
+            let text =
+                format!("[profile.b]\nrounds = 1\nwindow = \"1s\"\nsettle = \"0s\"\nworkload = {load}");
+            scenario(subject, head, &format!("command = \"true\"\n{text}")).map(drop)
+        };
+        let (tls, ssh) = ("{ transport = \"tls\" }", "{ transport = \"ssh-tcp\" }");
+        assert!(
+            with("host", tls, "")
+                .unwrap_err()
+                .contains("profile `b` gives rows, a scale, a buffer pool or a load")
+        );
+        assert_eq!(with("server", tls, ""), Ok(()));
+        assert!(with("server", ssh, "").unwrap_err().contains("kind = \"ssh\""));
+        assert_eq!(with("server", ssh, "rig = [{ kind = \"ssh\" }]"), Ok(()));
+        let refused = with("server", "{ rate = 9.0 }", "").unwrap_err();
+        assert!(refused.contains("sets neither driver, rows, delay nor rate"), "{refused}");
+        let refused = with("server", "{ transport = \"udp\" }", "").unwrap_err();
+        assert!(refused.contains("unknown transport"), "{refused}");
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub fn arms(shape: &Shape) -> Vec<FixtureArm> {
             command,
             workload: workload(),
             artefact: None,
+            count_with: vec![],
             in_memory: false,
             selects: false,
             against: None,

@@ -31,6 +31,7 @@ fn an_arm(name: &str) -> Arm {
             rate_per_s: None,
         },
         artefact: (name != "none").then_some(ArtefactKind::Pcap),
+        count_with: vec![],
         in_memory: false,
         selects: false,
         against: None,

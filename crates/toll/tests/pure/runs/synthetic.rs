@@ -186,6 +186,7 @@ impl SyntheticRun {
                     judged_by: None,
                     curve: None,
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
+                    count_with: vec![],
                     in_memory: false,
                     selects: false,
                     unavailable: arm.unavailable.map(String::from),
