@@ -329,11 +329,12 @@ impl ProgramWriter<'_> {
         }
     }
 
-    /// The four bytes before a command wait for the call that reads the rest.
+    /// The four bytes before a command wait for the call that reads the rest. Those of an empty packet, which ends a file that
+    /// a client sends, have no rest: the server answers first.
     fn save_command_header(&mut self) {
         let out = self.out;
         let asm = &mut self.asm;
-        let go_on = asm.label();
+        let (go_on, rest) = (asm.label(), asm.label());
         asm.load(Eight, R1, R9, ENTRY_HEAD);
         asm.jump_if(Condition::NotEqual, R1, 0, go_on);
         asm.jump_if(Condition::NotEqual, R8, 4, go_on);
@@ -344,6 +345,13 @@ impl ProgramWriter<'_> {
         asm.load(Eight, R3, Frame, BUFFER);
         asm.call(Helper::ReadUser);
         asm.jump_if(Condition::NotEqual, R0, 0, go_on);
+        // The length is in the lower three bytes of four.
+        asm.load(Four, R1, R9, ENTRY_HEAD);
+        asm.compute(Op::ShiftLeft, R1, 40);
+        asm.jump_if(Condition::NotEqual, R1, 0, rest);
+        asm.store_constant(Four, R9, ENTRY_HEAD, 0);
+        asm.jump(go_on);
+        asm.bind(rest);
         asm.store_constant(Four, R9, ENTRY_HEAD + 4, 1);
         asm.jump(out);
         asm.bind(go_on);
