@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod architecture;
 mod block;
 mod clock;
 mod device;

@@ -4,19 +4,12 @@
 //! A denylist: an allowlist breaks with every new libc, on users' hosts. The kernel keeps a bitmap of the calls that the
 //! filter always allows (Linux 5.11) and does not run the filter for these.
 
+use crate::architecture::OWN;
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog,
 };
 use std::io;
 
-/// linux/audit.h; `None`: an architecture on which this was never tried.
-const OWN_ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
-    Some(0xc000_003e)
-} else if cfg!(target_arch = "aarch64") {
-    Some(0xc000_00b7)
-} else {
-    None
-};
 // Places in `struct seccomp_data` of linux/seccomp.h.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
@@ -89,13 +82,13 @@ const DENIED: [libc::c_long; 46] = [
 ];
 
 /// Denies them to this thread and all that it starts, for good: they fail with EPERM. Nothing is denied on kernels without
-/// seccomp. The thread must have no_new_privs set.
+/// seccomp, nor on architectures that have no table. The thread must have no_new_privs set.
 ///
 /// # Errors
 /// The kernel refuses the filter.
 pub fn install() -> io::Result<()> {
-    let Some(architecture) = OWN_ARCHITECTURE else { return Ok(()) };
-    let mut program = program(architecture);
+    let Some(own) = OWN.as_ref() else { return Ok(()) };
+    let mut program = program(own.audit);
     let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // Without this flag, kernels before 5.16 turn on mitigations (SSBD, STIBP) that slow the process down and that this filter
     // does not need.
@@ -176,8 +169,8 @@ fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 mod tests {
     use super::*;
 
-    // linux/audit.h
-    const X86_64: u32 = 0xc000_003e;
+    const X86_64: u32 = crate::architecture::X86_64.audit;
+    /// linux/audit.h
     const I386: u32 = 0x4000_0003;
 
     /// The filter's answer to a call, computed as the kernel does.

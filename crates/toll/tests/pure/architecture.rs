@@ -85,10 +85,6 @@ const MOST_LINES_OF_A_FILE: usize = 500;
 const LONGER_FILES: &[(&str, &str)] = &[
     ("base/wire/tests/commands.rs", "one conversation after the other, with the same few builders"),
     (
-        "host/taps/src/sockets/program/mod.rs",
-        "the registers and the writer of one program, which are read together",
-    ),
-    (
         "instruments/throttle/src/controller.rs",
         "one state machine: every phase reads and writes the same fields",
     ),

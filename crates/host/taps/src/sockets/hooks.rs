@@ -5,13 +5,14 @@ use super::bpf::{self, Array, AttachType};
 use super::btf::Btf;
 use super::error::TapError;
 use super::program::{
-    self, Abi, CALL, COUNTS, ENTRY, ProgramContext, SCRATCH_BYTES, SocketFilter, at_begin_of_tls,
+    self, CALL, COUNTS, ENTRY, ProgramContext, SCRATCH_BYTES, SocketFilter, at_begin_of_tls,
     at_return_of_tls, socket_program,
 };
 use super::record::{CLIENT, SERVER, SnapLengths};
 use super::ring::Rings;
 use super::tls::TlsLibrary;
 use super::uprobe::{self, ProbePoint};
+use crate::architecture::Abi;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::{fmt, io};
 

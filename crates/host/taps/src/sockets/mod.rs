@@ -24,12 +24,13 @@ pub use hooks::HookKind;
 pub use record::{Record, RecordKind};
 pub use return_probes::check_return_probes;
 
+use crate::architecture::OWN;
 use crate::clock::now_ns;
 use descriptors::Descriptors;
 use hooks::{AttachedHooks, HookSetup, LoadedProgram, possible_cpus};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
-use program::{ABI, LISTENING, LOST, PASSED};
+use program::{LISTENING, LOST, PASSED};
 use record::{PIECE, SnapLengths};
 use ring::Rings;
 use std::io;
@@ -122,7 +123,7 @@ impl SocketTap {
     /// # Errors
     /// Not permitted (with what is missing), not possible on this kernel or machine, or no such server.
     pub fn open(options: &SocketTapOptions) -> Result<Self, TapError> {
-        let abi = ABI.as_ref().ok_or_else(|| {
+        let own = OWN.as_ref().ok_or_else(|| {
             let machine = std::env::consts::ARCH;
             TapError::Unsupported(format!("the socket tap needs x86_64 or aarch64; this is {machine}"))
         })?;
@@ -154,8 +155,14 @@ impl SocketTap {
             client: options.keep_client.clamp(1, MAX_SNAP_LEN).next_multiple_of(PIECE),
             server: options.keep_server.min(PIECE),
         };
-        let site =
-            HookSetup { abi, server: options.server, ports: found.ports, keep, rings: &rings, options };
+        let site = HookSetup {
+            abi: &own.abi,
+            server: options.server,
+            ports: found.ports,
+            keep,
+            rings: &rings,
+            options,
+        };
         let on = site.attach()?;
         let mut tap = Self {
             server: options.server,

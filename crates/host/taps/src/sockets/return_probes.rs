@@ -6,13 +6,12 @@
 //! - Before Linux 6.11, a return probe broke a user shadow stack. Mended in 6.6.44 and 6.10.3 too. No child can try that, as
 //!   it takes a processor and a C library with shadow stacks: the version decides.
 
+use crate::architecture::OWN;
 use crate::seccomp;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 
-/// `uretprobe` on x86_64, the only machine that has it.
-const URETPROBE: u32 = 335;
 // Exit codes of the child.
 const NO_SUCH_CALL: i32 = 1;
 const DENIED: i32 = 2;
@@ -74,22 +73,20 @@ fn breaks_shadow_stacks(release: &str) -> bool {
 
 /// True unless a filter has no say on `uretprobe`, or the kernel has no such call.
 fn seccomp_fails_return_probes() -> bool {
-    if !cfg!(target_arch = "x86_64") {
-        return false;
-    }
+    let Some(number) = OWN.as_ref().and_then(|own| own.return_probe_call) else { return false };
     // Who makes this call outside of a probe gets SIGILL, once it is past all filters.
     let passed = |outcome| matches!(outcome, Some(WaitStatus::Signaled(_, Signal::SIGILL, _)));
     let exited = |outcome, code| matches!(outcome, Some(WaitStatus::Exited(_, found)) if found == code);
-    !passed(call_in_child(true)) && !exited(call_in_child(false), NO_SUCH_CALL)
+    !passed(call_in_child(number, true)) && !exited(call_in_child(number, false), NO_SUCH_CALL)
 }
 
 /// Makes the call in a child that ends with it, under a filter that denies it or without.
-fn call_in_child(under_filter: bool) -> Option<WaitStatus> {
+fn call_in_child(number: u32, under_filter: bool) -> Option<WaitStatus> {
     // SAFETY: the child makes system calls alone, allocates nothing, and ends by _exit.
     match unsafe { fork() }.ok()? {
         ForkResult::Parent { child } => waitpid(child, None).ok(),
         ForkResult::Child => {
-            let code = call(under_filter);
+            let code = call(number, under_filter);
             // SAFETY: ends this process, without anything of its parent's being run.
             unsafe { libc::_exit(code) }
         }
@@ -97,19 +94,19 @@ fn call_in_child(under_filter: bool) -> Option<WaitStatus> {
 }
 
 /// In the child.
-fn call(under_filter: bool) -> i32 {
+fn call(number: u32, under_filter: bool) -> i32 {
     // No core dump, whatever the host does with these.
     let quiet = nix::sys::prctl::set_dumpable(false);
     // SAFETY: resets a signal of a process that has one thread.
     unsafe { libc::signal(libc::SIGILL, libc::SIG_DFL) };
     if quiet.is_err()
         || nix::sys::prctl::set_no_new_privs().is_err()
-        || (under_filter && seccomp::deny_one(URETPROBE).is_err())
+        || (under_filter && seccomp::deny_one(number).is_err())
     {
         return NOT_TRIED;
     }
     // SAFETY: it has no arguments.
-    let answer = unsafe { libc::syscall(libc::c_long::from(URETPROBE)) };
+    let answer = unsafe { libc::syscall(libc::c_long::from(number)) };
     match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::ENOSYS) if answer == -1 => NO_SUCH_CALL,
         _ => DENIED,
@@ -165,10 +162,13 @@ mod tests {
         let mut numbers = release.trim().split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
         let version = [(); 3].map(|()| numbers.next().unwrap_or(0));
         // Between these a vendor may have mended it.
-        if cfg!(target_arch = "x86_64") && !([6, 11, 0]..[6, 14, 0]).contains(&version) {
+        let number = OWN.as_ref().and_then(|own| own.return_probe_call);
+        if let Some(number) = number
+            && !([6, 11, 0]..[6, 14, 0]).contains(&version)
+        {
             assert!(!seccomp_fails_return_probes(), "{release}");
             assert!(matches!(
-                (call_in_child(true), call_in_child(false)),
+                (call_in_child(number, true), call_in_child(number, false)),
                 (Some(WaitStatus::Exited(_, DENIED)), Some(WaitStatus::Exited(_, NO_SUCH_CALL)))
                     | (
                         Some(WaitStatus::Signaled(_, Signal::SIGILL, false)),

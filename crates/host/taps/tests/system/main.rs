@@ -6,6 +6,7 @@
     reason = "a test may panic, and starts what it likes"
 )]
 
+mod files;
 #[path = "../../../../instruments/agent/src/capture/socket_chunk.rs"]
 mod socket_chunk;
 mod watch;

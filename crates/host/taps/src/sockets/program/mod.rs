@@ -18,6 +18,7 @@ pub use inside_tls::{CALL, tls_entry_program as at_begin_of_tls, tls_exit_progra
 use super::asm::{Assembler, Condition, Helper, Label, Op, Reg, Size};
 use super::record::layout::{AFTER, AT, DATA, HEAD, KEPT, KIND, LENGTH, POSITION, SOCKET, TIME};
 use super::record::{CLIENT, PIECE, SERVER, SnapLengths};
+use crate::architecture::Abi;
 use Reg::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use Size::{Eight, Four};
 
@@ -60,121 +61,13 @@ const CPU: i16 = -56;
 const REGISTERS: i16 = -136;
 const LONG: i16 = -144;
 
-/// An architecture's registers, by their places in the kernel's `struct pt_regs`, and its numbers of system calls.
-#[derive(Debug)]
-pub struct Abi {
-    /// Arguments of a system call, also once it has returned.
-    pub first: i16,
-    pub second: i16,
-    pub third: i16,
-    pub fourth: i16,
-    /// Of the system call, in four bytes.
-    pub number: i16,
-    /// First argument of a function at its beginning; the others are where those of a system call are.
-    pub function_first: i16,
-    /// Result of a function when it has returned.
-    pub function_result: i16,
-    /// Begin and length of the parts in which all of a system call lies.
-    parts: [(i16, i16); 2],
-    pub send: i32,
-    pub receive: i32,
-    pub accept: i32,
-    pub accept4: i32,
-    pub close: i32,
-    pub read: i32,
-    pub write: i32,
-}
-
-const X86_64: Abi = Abi {
-    first: 112,
-    second: 104,
-    third: 96,
-    fourth: 56,
-    number: 120,
-    function_first: 112,
-    function_result: 80,
-    parts: [(56, 72), (0, 0)],
-    send: 44,
-    receive: 45,
-    accept: 43,
-    accept4: 288,
-    close: 3,
-    read: 0,
-    write: 1,
-};
-
-/// Never run. The first register takes the result, so that a system call's first argument is kept behind the others.
-const AARCH64: Abi = Abi {
-    first: 272,
-    second: 8,
-    third: 16,
-    fourth: 24,
-    number: 280,
-    function_first: 0,
-    function_result: 0,
-    parts: [(0, 32), (272, 16)],
-    send: 206,
-    receive: 207,
-    accept: 202,
-    accept4: 242,
-    close: 57,
-    read: 63,
-    write: 64,
-};
-
-/// `None`: an architecture whose registers are not known here.
-pub static ABI: Option<Abi> = if cfg!(target_arch = "x86_64") {
-    Some(X86_64)
-} else if cfg!(all(target_arch = "aarch64", target_endian = "little")) {
-    Some(AARCH64)
-} else {
-    None
-};
-
-// The kernel shows debuggers the same registers in the same order.
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    use libc::user_regs_struct as Registers;
-    use std::mem::offset_of;
-    assert!(X86_64.first as usize == offset_of!(Registers, rdi));
-    assert!(X86_64.second as usize == offset_of!(Registers, rsi));
-    assert!(X86_64.third as usize == offset_of!(Registers, rdx));
-    assert!(X86_64.fourth as usize == offset_of!(Registers, r10));
-    assert!(X86_64.number as usize == offset_of!(Registers, orig_rax));
-    assert!(X86_64.function_first as usize == offset_of!(Registers, rdi));
-    assert!(X86_64.function_result as usize == offset_of!(Registers, rax));
-    assert!(X86_64.has_the_numbers_of_libc());
-};
-#[cfg(target_arch = "aarch64")]
-const _: () = {
-    use libc::user_regs_struct as Registers;
-    assert!(std::mem::offset_of!(Registers, regs) == 0);
-    // These two follow in `struct pt_regs` alone.
-    assert!(AARCH64.first as usize == size_of::<Registers>());
-    assert!(AARCH64.number as usize == size_of::<Registers>() + 8);
-    assert!(AARCH64.has_the_numbers_of_libc());
-};
-
-impl Abi {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    const fn has_the_numbers_of_libc(&self) -> bool {
-        self.send as libc::c_long == libc::SYS_sendto
-            && self.receive as libc::c_long == libc::SYS_recvfrom
-            && self.accept as libc::c_long == libc::SYS_accept
-            && self.accept4 as libc::c_long == libc::SYS_accept4
-            && self.close as libc::c_long == libc::SYS_close
-            && self.read as libc::c_long == libc::SYS_read
-            && self.write as libc::c_long == libc::SYS_write
-    }
-
-    /// Where a register lies in the frame, once the parts are there one behind the other.
-    fn in_frame(&self, register: i16) -> i16 {
-        let [(begin, length), (next, _)] = self.parts;
-        if (begin..begin + length).contains(&register) {
-            REGISTERS + register - begin
-        } else {
-            REGISTERS + length + register - next
-        }
+/// Where a register lies in the frame, once the parts of a system call are there one behind the other.
+fn in_frame(abi: &Abi, register: i16) -> i16 {
+    let [(begin, length), (next, _)] = abi.parts;
+    if (begin..begin + length).contains(&register) {
+        REGISTERS + register - begin
+    } else {
+        REGISTERS + length + register - next
     }
 }
 
@@ -237,7 +130,7 @@ pub fn system_call_exit_program(scene: ProgramContext<'_>) -> Option<Vec<u64>> {
     writer.exit_unless_server();
     writer.asm.load(Eight, R8, R6, 8);
     writer.read_registers();
-    writer.asm.load(Four, R6, Frame, abi.in_frame(abi.number));
+    writer.asm.load(Four, R6, Frame, in_frame(abi, abi.number));
     let calls = [
         (abi.send, SocketCall::Sent),
         (abi.receive, SocketCall::Received),
@@ -300,7 +193,7 @@ impl ProgramWriter<'_> {
         for (begin, length) in abi.parts.into_iter().filter(|(_, length)| *length > 0) {
             asm.load(Eight, R3, R6, 0);
             asm.compute(Op::Add, R3, i32::from(begin));
-            asm.address(R1, Frame, i32::from(abi.in_frame(begin)));
+            asm.address(R1, Frame, i32::from(in_frame(abi, begin)));
             asm.set(R2, i32::from(length));
             asm.call(Helper::ReadKernel);
             asm.jump_if(Condition::NotEqual, R0, 0, self.out);
@@ -311,7 +204,7 @@ impl ProgramWriter<'_> {
             (abi.third, REQUESTED_LENGTH),
             (abi.fourth, FLAGS),
         ] {
-            asm.load(Eight, R1, Frame, abi.in_frame(register));
+            asm.load(Eight, R1, Frame, in_frame(abi, register));
             asm.store(Eight, Frame, place, R1);
         }
     }
@@ -436,11 +329,12 @@ impl ProgramWriter<'_> {
         }
     }
 
-    /// The four bytes before a command wait for the call that reads the rest.
+    /// The four bytes before a command wait for the call that reads the rest. Those of an empty packet, which ends a file that
+    /// a client sends, have no rest: the server answers first.
     fn save_command_header(&mut self) {
         let out = self.out;
         let asm = &mut self.asm;
-        let go_on = asm.label();
+        let (go_on, rest) = (asm.label(), asm.label());
         asm.load(Eight, R1, R9, ENTRY_HEAD);
         asm.jump_if(Condition::NotEqual, R1, 0, go_on);
         asm.jump_if(Condition::NotEqual, R8, 4, go_on);
@@ -451,6 +345,13 @@ impl ProgramWriter<'_> {
         asm.load(Eight, R3, Frame, BUFFER);
         asm.call(Helper::ReadUser);
         asm.jump_if(Condition::NotEqual, R0, 0, go_on);
+        // The length is in the lower three bytes of four.
+        asm.load(Four, R1, R9, ENTRY_HEAD);
+        asm.compute(Op::ShiftLeft, R1, 40);
+        asm.jump_if(Condition::NotEqual, R1, 0, rest);
+        asm.store_constant(Four, R9, ENTRY_HEAD, 0);
+        asm.jump(go_on);
+        asm.bind(rest);
         asm.store_constant(Four, R9, ENTRY_HEAD + 4, 1);
         asm.jump(out);
         asm.bind(go_on);
@@ -514,13 +415,14 @@ impl ProgramWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::architecture::{AARCH64, Architecture, X86_64};
 
     #[test]
     fn the_registers_of_a_system_call_lie_apart_in_the_frame_and_below_what_else_is_there() {
-        for abi in [X86_64, AARCH64] {
+        for Architecture { abi, .. } in [X86_64, AARCH64] {
             let registers =
                 [(abi.first, 8), (abi.second, 8), (abi.third, 8), (abi.fourth, 8), (abi.number, 4)];
-            let mut places = registers.map(|(register, size)| (abi.in_frame(register), size));
+            let mut places = registers.map(|(register, size)| (in_frame(&abi, register), size));
             places.sort_unstable();
             assert!(places[0].0 >= REGISTERS, "{abi:?}: {places:?}");
             assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{abi:?}: {places:?}");
