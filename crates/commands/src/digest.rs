@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use toll_digest::classes::{GroupBy, Limit, Rank, Settings};
-use toll_digest::{Format, Request, TimeBound, Type};
+use toll_digest::{DigestResult, Format, Request, TimeBound, Type};
 use toll_input::Progress;
 use toll_sys::units::Percent;
 use toll_wire::decoder::Config;
@@ -137,8 +137,12 @@ impl FromStr for Server {
     }
 }
 
+/// What a program adds to a digest between reading and printing.
+pub type AddToDigest<'a> = dyn FnMut(&Request, &mut DigestResult, &AtomicBool) + 'a;
+
 impl Digest {
-    pub fn run(mut self) -> anyhow::Result<ExitCode> {
+    /// `add`: needs samples of the classes.
+    pub fn run(mut self, add: Option<&mut AddToDigest<'_>>) -> anyhow::Result<ExitCode> {
         if self.json {
             self.format = Format::Json;
         }
@@ -166,9 +170,13 @@ impl Digest {
                 ExitCode::SUCCESS
             });
         }
+        request.settings.keep_samples |= add.is_some();
         let done = toll_digest::digest(&request, &progress, &stop);
         progress.finish();
-        let done = done?;
+        let mut done = done?;
+        if let Some(add) = add {
+            add(&request, &mut done, &stop);
+        }
         toll_digest::print(&request, &done, &mut out).or_else(ignore_closed_pipe)?;
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;

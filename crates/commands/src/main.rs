@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let matches = command.clone().get_matches();
     let done = match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
         CliCommand::Capture(arguments) => capture::run(*arguments),
-        CliCommand::Digest(arguments) => arguments.run(),
+        CliCommand::Digest(arguments) => arguments.run(None),
         CliCommand::Receive(arguments) => receive::run(*arguments),
         CliCommand::Completions(arguments) => {
             arguments.run(command);

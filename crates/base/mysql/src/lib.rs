@@ -9,6 +9,7 @@ mod client_options;
 pub mod connection;
 mod error;
 mod option_file;
+pub mod placeholder;
 mod sql_string;
 pub mod target;
 mod tls;

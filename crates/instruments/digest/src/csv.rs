@@ -40,7 +40,7 @@ pub fn write_csv(request: &Request, done: &DigestResult, out: &mut dyn Write) ->
             write!(
                 out,
                 ",{}",
-                quote(&class.sample.as_ref().map(|s| lossy_text(&s.text)).unwrap_or_default())
+                quote(&class.sample.as_ref().map(|sample| lossy_text(&sample.render())).unwrap_or_default())
             )?;
         }
         write!(out, "\r\n")?;

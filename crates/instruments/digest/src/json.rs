@@ -1,5 +1,6 @@
 //! Writer of digests as JSON: rows of the schema, built from a digest.
 
+use super::plan::ClassPlan;
 use super::sample_estimator::{Estimate, SampledTotals};
 use super::schema::{
     self, ClassRow, Document, ExactValues, FlagRow, JsonEstimate, JsonMeasure, JsonSampled, MeasureRow,
@@ -38,7 +39,7 @@ pub fn build_document(request: &Request, done: &DigestResult) -> Document {
         classes: shown
             .iter()
             .zip(1..)
-            .map(|(class, rank)| class_row(digest, class, rank, request.literals))
+            .map(|(class, rank)| class_row(done, class, rank, request.literals))
             .collect(),
         other: Other {
             classes: rest.classes,
@@ -98,7 +99,8 @@ pub fn duration_s(digest: &Digest) -> f64 {
 }
 
 /// One class; `rank`: its place, from 1.
-fn class_row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> ClassRow {
+fn class_row(done: &DigestResult, class: &Class, rank: usize, literals: bool) -> ClassRow {
+    let digest = &done.digest;
     let names = |names: &NameCounts| {
         let named = |(id, count)| NameCount { name: lossy_text(digest.name(id)), count };
         names.by_count().into_iter().map(named).collect()
@@ -123,7 +125,8 @@ fn class_row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> Cla
         hosts: names(&class.hosts),
         first_seen: format_time(class.first_ns),
         last_seen: format_time(class.last_ns),
-        sample: sample.map(|sample| lossy_text(&sample.text)),
+        sample: sample.map(|sample| lossy_text(&sample.render())),
+        plan: done.plans.get(&class.id).map(ClassPlan::row),
         exact: ExactValues {
             fingerprint_hex: std::str::from_utf8(&class.text).is_err().then(|| hex(&class.text)),
             sample_start_ns: sample.map(|sample| sample.start_ns),

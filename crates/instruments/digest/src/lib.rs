@@ -15,6 +15,7 @@ mod event_printer;
 mod input;
 mod json;
 mod lines;
+mod plan;
 mod report;
 mod report_class;
 mod sample_estimator;
@@ -26,6 +27,7 @@ mod time_bound;
 
 pub use accounting::InputAccounting;
 pub use input::Type;
+pub use plan::{ClassPlan, PlanResult};
 pub use sample_estimator::{SampleEstimator, SamplingSink};
 pub use time_bound::TimeBound;
 
@@ -37,6 +39,7 @@ use input::Input;
 use schema::Merged;
 use select::SelectingSink;
 use shards::InputPart;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -45,6 +48,7 @@ use toll_sys::named_choice::NamedChoice;
 use toll_wire::decoder::Config;
 use toll_wire::event::Sink;
 use toll_wire::filter::Filter;
+use toll_wire::fingerprint::QueryId;
 use toll_wire::log::INHERITED_DB;
 
 /// Options of a digest.
@@ -96,6 +100,8 @@ pub struct DigestResult {
     pub inputs: Vec<InputSource>,
     pub interrupted: bool,
     pub merged: Merged,
+    /// By class, where they were asked for.
+    pub plans: BTreeMap<QueryId, ClassPlan>,
 }
 
 /// One file or stream that was read.
@@ -116,6 +122,7 @@ impl DigestResult {
             inputs: Vec::new(),
             interrupted: false,
             merged: Merged::default(),
+            plans: BTreeMap::new(),
         }
     }
 }

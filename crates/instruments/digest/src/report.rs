@@ -28,7 +28,7 @@ pub fn write_report(request: &Request, done: &DigestResult, out: &mut dyn Write)
     let (shown, beyond) = digest.ranked(request.limit);
     write_profile(done, &shown, &beyond, out)?;
     for (rank, class) in (1..).zip(&shown) {
-        report_class::write_class(request, digest, class, rank, out)?;
+        report_class::write_class(request, done, class, rank, out)?;
     }
     if done.merged.classes_not_listed > 0 {
         writeln!(

@@ -1,20 +1,21 @@
 //! Text report of one class: attributes, users and hosts, and a distribution.
 
-use super::Request;
 use super::json::lossy_text;
 use super::report::WIDTH;
-use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, Measure, NameCounts};
+use super::{DigestResult, Request};
+use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, Measure, NameCounts, Sample};
 use std::io::{self, Write};
 use toll_input::short_number::{format_attribute, format_magnitude, format_share};
 use toll_wire::attribute::{Attribute, Unit};
 
 pub fn write_class(
     request: &Request,
-    digest: &Digest,
+    done: &DigestResult,
     class: &Class,
     rank: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let digest = &done.digest;
     let seconds = class.last_ns.saturating_sub(class.first_ns) as f64 / 1e9;
     let busy = class.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9);
     let rate = |n: f64| if seconds > 0.0 { format_magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
@@ -45,7 +46,9 @@ pub fn write_class(
     if by_fingerprint {
         write_tables(class, out)?;
         let sample = class.sample.as_ref().filter(|_| request.literals);
-        writeln!(out, "{}\\G", lossy_text(sample.map_or(&class.text, |sample| &sample.text)))
+        let text = sample.map_or_else(|| class.text.clone(), Sample::render);
+        writeln!(out, "{}\\G", lossy_text(&text))?;
+        done.plans.get(&class.id).map_or(Ok(()), |plan| plan.write_text(out))
     } else {
         writeln!(out, "{}", lossy_text(&class.text))
     }

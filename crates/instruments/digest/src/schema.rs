@@ -173,8 +173,21 @@ pub struct ClassRow {
     pub last_seen: Option<String>,
     #[serde(default, deserialize_with = "some_text", skip_serializing_if = "Option::is_none")]
     pub sample: Option<String>,
+    /// With `--explain`.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanRow>,
     #[serde(default)]
     pub exact: ExactValues,
+}
+
+/// EXPLAIN of a class's sample: columns and rows, or why there are none.
+#[derive(Debug, Serialize)]
+pub struct PlanRow {
+    pub server: String,
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<Option<String>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_explained: Option<String>,
 }
 
 /// What merges to the last digit.

@@ -183,6 +183,7 @@ fn parse_class(row: ClassRow, digest: &mut Digest) -> anyhow::Result<Class> {
             text: text.into_bytes(),
             query_ns: row.exact.sample_query_ns.unwrap_or(0),
             start_ns: row.exact.sample_start_ns.unwrap_or(0),
+            ..Sample::default()
         });
     }
     fill_class(&mut class, row.exact, digest)?;

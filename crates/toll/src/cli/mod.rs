@@ -7,6 +7,7 @@ mod burn;
 mod clean;
 mod consent;
 mod cost;
+mod digest;
 mod doctor;
 mod dry_run;
 mod enter;
@@ -31,7 +32,7 @@ use console::{EventPrinter, eprint_line};
 use std::process::ExitCode;
 pub use toll_commands::exit_code;
 use toll_commands::help_groups::{HelpGroup, with_groups};
-use toll_commands::{capture, console, digest, named, receive, reference, standard_output};
+use toll_commands::{capture, console, named, receive, reference, standard_output};
 use toll_sys::paths;
 
 #[derive(Debug, Parser)]
@@ -65,7 +66,7 @@ enum CliCommand {
     /// Start or stop a sandbox server
     #[command(subcommand)]
     Server(server::Server),
-    Digest(Box<digest::Digest>),
+    Digest(Box<digest::DigestWithPlans>),
     Capture(Box<capture::Capture>),
     /// Back up a server; list, verify, restore and prune backups
     Backup(Box<backup::Backup>),
@@ -166,7 +167,7 @@ fn dispatch(verb: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Report(arguments) => return report::run(&arguments),
         CliCommand::Doctor(arguments) => return doctor::run(&arguments),
         CliCommand::Server(verb) => return server::run(verb),
-        CliCommand::Digest(digest) => return digest.run(),
+        CliCommand::Digest(arguments) => return digest::run(*arguments),
         CliCommand::Capture(arguments) => return capture::run(*arguments),
         CliCommand::Backup(arguments) => return backup::run(*arguments),
         CliCommand::Pcap(verb) => return verb.run(),

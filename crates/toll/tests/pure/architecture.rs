@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("load", &["mysql", "record", "stats", "sys", "wire"]),
     // instruments: one each
     ("digest", &["input", "stats", "sys", "wire"]),
+    ("explain", &["digest", "mysql", "wire"]),
     ("net", &["input", "stats", "sys", "taps", "wire"]),
     ("agent", &["digest", "sys", "taps", "wire"]),
     ("throttle", &["journal", "mysql", "stats", "sys"]),

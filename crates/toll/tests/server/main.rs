@@ -11,6 +11,7 @@ mod consent;
 mod cost;
 mod counting;
 mod dry_run;
+mod explain;
 mod external;
 mod load;
 mod pages;

@@ -109,6 +109,15 @@ fn the_accounts_of_the_page_may_do_what_they_are_for() {
         assert!(done.status.success(), "{}", output_text(&done));
     }
 
+    let log = lab.write(
+        "slow.log",
+        "# User@Host: app[app] @ web1 []\n# Query_time: 0.5  Lock_time: 0 Rows_sent: 1  Rows_examined: 1\n\
+         use shop;\nSELECT price FROM orders WHERE id = 1;\n",
+    );
+    let explained = lab.toll(&["digest", "--explain", &option_file("toll_explain"), &log]);
+    let text = output_text(&explained);
+    assert!(explained.status.success() && text.contains("possible_keys"), "{text}");
+
     let changes = "\n[[arm]]\nname = \"setting\"\ntitle = \"a setting\"\nset = { long_query_time = \"5\" }\n";
     let scenario = lab.write("small.toml", &crate::lab::scenario(1, changes));
     let (login, out) = (option_file("toll"), lab.path("run"));

@@ -1,6 +1,7 @@
 //! Encoder of statements into request bytes, with minimal work for each request.
 
 use super::{Param, write_digits};
+use toll_mysql::placeholder::split_at_placeholders;
 use toll_stats::random::Rng;
 use toll_wire::protocol::command::{COM_QUERY, COM_STMT_EXECUTE};
 use toll_wire::protocol::{MAX_PAYLOAD, put_lenenc, put_packets};
@@ -203,29 +204,6 @@ pub fn write_decimal(out: &mut Vec<u8>, number: i64) {
         }
     }
     out.extend_from_slice(&digits[at..]);
-}
-
-pub(super) fn split_at_placeholders(sql: &str) -> Vec<Vec<u8>> {
-    let mut pieces = vec![Vec::new()];
-    let mut quote = None;
-    let mut escaped = false;
-    for byte in sql.bytes() {
-        if byte == b'?' && quote.is_none() {
-            pieces.push(Vec::new());
-            continue;
-        }
-        match quote {
-            Some(_) if escaped => escaped = false,
-            Some(q) if byte == b'\\' && q != b'`' => escaped = true,
-            Some(q) if byte == q => quote = None,
-            None if matches!(byte, b'\'' | b'"' | b'`') => quote = Some(byte),
-            _ => {}
-        }
-        if let Some(piece) = pieces.last_mut() {
-            piece.push(byte);
-        }
-    }
-    pieces
 }
 
 #[cfg(test)]

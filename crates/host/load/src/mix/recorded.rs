@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use toll_mysql::placeholder::substitute_params;
 
 /// A workload taken from a recording.
 #[derive(Debug)]
@@ -267,37 +268,6 @@ fn from_fingerprint(fingerprint: &str, table: TableSet) -> Result<Statement, Str
         });
     }
     Statement::new(text, params).map(Statement::as_text)
-}
-
-/// Puts values, separated by commas, into a statement's placeholders.
-fn substitute_params(text: &str, values: &str) -> Option<String> {
-    let mut quote = None;
-    let mut parts = vec![String::new()];
-    let mut escaped = false;
-    for c in values.chars() {
-        match quote {
-            None if c == ',' => {
-                parts.push(String::new());
-                continue;
-            }
-            None if c == '\'' || c == '"' => quote = Some(c),
-            Some(_) if escaped => escaped = false,
-            Some(_) if c == '\\' => escaped = true,
-            Some(q) if c == q => quote = None,
-            _ => {}
-        }
-        parts.last_mut()?.push(c);
-    }
-    let pieces = super::encode::split_at_placeholders(text);
-    if values.trim().is_empty() || pieces.len() != parts.len() + 1 {
-        return None;
-    }
-    let mut bound = String::from_utf8_lossy(&pieces[0]).into_owned();
-    for (value, piece) in parts.iter().zip(&pieces[1..]) {
-        bound += value.trim();
-        bound += &String::from_utf8_lossy(piece);
-    }
-    Some(bound)
 }
 
 fn shorten(text: &str) -> String {

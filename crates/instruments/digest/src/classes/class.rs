@@ -29,8 +29,40 @@ pub const FLAG_NAMES: [&str; 9] = [
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     pub text: Vec<u8>,
+    /// Values of a prepared statement, as SQL.
+    pub params: Vec<u8>,
+    /// Text or values are longer than what is kept.
+    pub is_cut: bool,
+    /// Schema of the session; empty: none, or not known.
+    pub db: Vec<u8>,
     pub query_ns: u64,
     pub start_ns: u64,
+}
+
+impl Sample {
+    /// The statement, with its values in a comment.
+    pub fn render(&self) -> Vec<u8> {
+        if self.params.is_empty() {
+            return self.text.clone();
+        }
+        [self.text.as_slice(), b" /* ", &self.params, b" */"].concat()
+    }
+
+    fn bytes(&self) -> usize {
+        self.text.len() + self.params.len() + self.db.len()
+    }
+
+    fn replace(&mut self, event: &Event<'_>, query_ns: u64) {
+        let parts =
+            [(&mut self.text, event.text), (&mut self.params, event.params), (&mut self.db, event.db)];
+        for (kept, whole) in parts {
+            kept.clear();
+            kept.extend_from_slice(&whole[..whole.len().min(TEXT_MAX)]);
+        }
+        self.is_cut = event.text_cut > 0 || event.text.len().max(event.params.len()) > TEXT_MAX;
+        self.query_ns = query_ns;
+        self.start_ns = event.start_ns;
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -194,7 +226,7 @@ impl Class {
     }
 
     fn sample_bytes(&self) -> usize {
-        self.sample.as_ref().map_or(0, |sample| sample.text.len())
+        self.sample.as_ref().map_or(0, Sample::bytes)
     }
 
     /// Memory of its histograms.
@@ -259,16 +291,7 @@ impl Class {
         if self.sample.as_ref().is_some_and(|sample| sample.query_ns >= query_ns) {
             return;
         }
-        let sample = self.sample.get_or_insert_default();
-        sample.text.clear();
-        sample.text.extend_from_slice(&event.text[..event.text.len().min(TEXT_MAX)]);
-        if !event.params.is_empty() && sample.text.len() < TEXT_MAX {
-            sample.text.extend_from_slice(b" /* ");
-            sample.text.extend_from_slice(&event.params[..event.params.len().min(TEXT_MAX)]);
-            sample.text.extend_from_slice(b" */");
-        }
-        sample.query_ns = query_ns;
-        sample.start_ns = event.start_ns;
+        self.sample.get_or_insert_default().replace(event, query_ns);
     }
 
     fn other_mut(&mut self, id: u8) -> &mut Measure {
