@@ -32,7 +32,7 @@ const NO_SUCH_THREAD: u16 = 1094;
 /// Seconds that a statement waits for a lock.
 const LOCK_WAIT_S: u32 = 1;
 
-/// Logs in and ends: whoever reads for long first learns beforehand what will not do.
+/// Logs in and ends: a long input is not read for an account that will be refused.
 ///
 /// # Errors
 /// The server cannot be reached, or the account may do more than read.

@@ -31,7 +31,7 @@ pub struct Sample {
     pub text: Vec<u8>,
     /// Values of a prepared statement, as SQL.
     pub params: Vec<u8>,
-    /// Text or values are longer than what is kept.
+    /// Text or values are longer than the sample.
     pub is_cut: bool,
     /// Schema of the session; empty: none, or not known.
     pub db: Vec<u8>,

@@ -78,7 +78,7 @@ fn letters(number: u32) -> String {
     number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'g')).collect()
 }
 
-/// Classes that are reported, with what is said of them.
+/// Classes that are reported, with their changes.
 fn reported(comparison: &Comparison<'_>) -> BTreeMap<String, Change> {
     let is_reported =
         |change: Change| matches!(change, Change::Slower | Change::Faster | Change::New | Change::Gone);
