@@ -61,7 +61,7 @@ enum BackupCommand {
 struct TakeArgs {
     /// The server: a DSN (mysql://user@host:port/?socket=/path) or an option file with a [client] section
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE", help_heading = "Server")]
-    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
+    #[arg(conflicts_with = "address")]
     server: Option<String>,
     #[command(flatten)]
     address: AddressArgs,
@@ -160,13 +160,13 @@ struct Restore {
     from: SourceArgs,
     /// The server: a DSN or an option file with a [client] section
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE")]
-    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca", "output"])]
+    #[arg(conflicts_with_all = ["address", "output"])]
     server: Option<String>,
     #[command(flatten)]
     address: AddressArgs,
     /// Write the dump to this file instead; - for standard output
     #[arg(long, short, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
+    #[arg(conflicts_with = "address")]
     output: Option<PathBuf>,
     /// Drop and replace tables, views, triggers, routines and events that have the names of some in the backup; the command
     /// names the existing ones

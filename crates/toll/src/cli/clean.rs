@@ -17,7 +17,7 @@ pub struct Clean {
     /// Login to a server that a killed run changed: a DSN, or an option file with a [client] section; the password comes
     /// from MYSQL_PWD or the file [default: the option file that the run was given, or MYSQL_PWD]
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "DSN|FILE")]
-    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
+    #[arg(conflicts_with = "address")]
     server: Option<String>,
     #[command(flatten)]
     address: AddressArgs,

@@ -13,7 +13,7 @@ pub struct ServerArgs {
     /// `sandbox` (a throw-away server), or an existing server: an option file with a [client] section, or a DSN
     /// (mysql://user@host:port/schema?socket=/path); the password comes from the file or MYSQL_PWD [default: sandbox]
     #[arg(long, aliases = ["dsn", "defaults-file"], value_name = "sandbox|DSN|FILE", help_heading = "Server")]
-    #[arg(conflicts_with_all = ["host", "port", "socket", "user", "password", "ssl_mode", "ca"])]
+    #[arg(conflicts_with = "address")]
     server: Option<String>,
     #[command(flatten)]
     address: AddressArgs,

@@ -8,6 +8,7 @@ use toll_mysql::{Address, Compression, Secret, Target, Tls};
 
 /// A server option by option, as the clients of MySQL and MariaDB take it.
 #[derive(Debug, Clone, Args)]
+#[group(id = "address")]
 pub struct AddressArgs {
     /// Host name or address [default: 127.0.0.1]
     #[arg(long, value_name = "HOST", conflicts_with = "socket", help_heading = "Address and login")]

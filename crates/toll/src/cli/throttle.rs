@@ -7,6 +7,8 @@ use super::progress::DumpProgress;
 use super::target::TargetArgs;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,9 +66,9 @@ struct ThrottleRun {
     database: Option<String>,
     #[command(flatten)]
     steering: LimiterArgs,
-    /// Print the overhead as one JSON line on standard error
-    #[arg(long)]
-    json: bool,
+    /// Write the overhead as one line of JSON to FILE [default: standard error]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    json: Option<PathBuf>,
     #[command(flatten)]
     format: JsonFormat,
     /// Give the command this environment variable of toll's own; may be repeated
@@ -167,6 +169,15 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
     let arguments = arguments.run;
     let mut target = arguments.target.resolve()?;
     target.db = arguments.database.or(target.db);
+    let is_json = arguments.json.is_some() || arguments.format.is_json();
+    // Created before the dump begins: hours later would be too late for an error.
+    let json_file = match arguments.json.filter(|path| path.as_os_str() != "-") {
+        Some(path) => {
+            let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            Some((file, path))
+        }
+        None => None,
+    };
     let cancel = interrupt::new_signal_token()?;
     let asked = arguments.steering.build_request(target, arguments.max_p99_toll, &cancel);
     let ended = match command::run_command(asked, &arguments.command, &arguments.env, std::io::stdout()) {
@@ -177,10 +188,14 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    if arguments.json || arguments.format.is_json() {
-        eprint_line!("{}", serde_json::to_string(&ended.summary).context("cannot write JSON")?);
+    let json = serde_json::to_string(&ended.summary).context("cannot write JSON")?;
+    if is_json && json_file.is_none() {
+        eprint_line!("{json}");
     } else {
         eprint_line!("{}", ended.summary.render_text());
+    }
+    if let Some((mut file, path)) = json_file {
+        writeln!(file, "{json}").with_context(|| format!("cannot write to {}", path.display()))?;
     }
     Ok(ExitCode::from(ended.exit_code))
 }

@@ -223,6 +223,7 @@ fn spellings_of_other_commands_and_programs_are_understood() {
         "toll server status --format json",
         "toll throttle ctl /run/toll.sock max-p99-toll=5%",
         "toll throttle --server my.cnf --database d --format json -- true",
+        "toll throttle --server my.cnf --json=overhead.json -- true",
         "toll backup create --server my.cnf --databases a,b --to d --keep-last 7",
         "toll backup --dsn mysql://root@localhost/ --schema a b --to d --format json",
         "toll backup restore latest --from d --server x --replace-existing",
@@ -235,6 +236,10 @@ fn spellings_of_other_commands_and_programs_are_understood() {
     for line in [
         "toll digest x --json --format csv",
         "toll load --server a --host b read-only",
+        "toll backup --server a --host b --to d",
+        "toll backup restore latest --from d --output x --port 3307",
+        "toll clean --server a -S /run/s.sock",
+        "toll cost --server a --user b -- true",
         "toll report x --json --format md",
     ] {
         let said = command_line().try_get_matches_from(line.split(' ')).unwrap_err().to_string();

@@ -111,11 +111,13 @@ fn parse_account(words: &str) -> Value {
 fn system_every_byte_passes_and_the_account_says_what_it_cost() {
     let fixture = throttle_fixture("20000");
     let plain = fixture.plain();
-    let throttled = fixture.throttle(&["--json"], &fixture.dump());
+    let file = fixture.lab.path("account.json");
+    let throttled = fixture.throttle(&[&format!("--json={file}")], &fixture.dump());
     let words = String::from_utf8_lossy(&throttled.stderr).into_owned();
     assert!(throttled.status.success(), "{words}");
     assert!(throttled.stdout == plain, "{} bytes of {}: {words}", throttled.stdout.len(), plain.len());
-    let account = parse_account(&words);
+    assert!(!words.contains('{') && words.contains("p99"), "{words}");
+    let account = parse_account(&std::fs::read_to_string(&file).unwrap());
     assert_eq!(account["bytes"], plain.len());
     assert_eq!(account["max_p99_toll_pct"], 10.0);
     let canary = &account["canary"];
