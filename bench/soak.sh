@@ -2,10 +2,10 @@
 # Soak test of captures under a changing load: memory over time, complete drop counters, and a stream that is
 # broken.
 #
-# Beside one server, at once: toll capture --digest --every 1m, --queries and -w with rotation, and --stream to a receiver. Every half
-# minute another load: read-only, read-write, point selects with new connections all the time, statements as text. In the
-# second minute the stream's connection is broken ten times. Reported are each process's resident memory over
-# time and the drop counters. All captures receive the same traffic, so all must count the same.
+# Beside one server, at once: toll capture --digest --every 1m, --queries and -w with rotation, --queries of a socket tap, and
+# --stream to a receiver. Every half minute another load: read-only, read-write, point selects with new connections all the
+# time, statements as text. In the second minute the stream's connection is broken ten times. Reported are each process's
+# resident memory over time and the drop counters. All captures receive the same traffic, so all must count the same.
 #
 # Usage: bench/soak.sh [MINUTES (5)] [EVENTS-PER-SECOND (400)]. TOLL: the binary.
 set -euo pipefail
@@ -78,10 +78,11 @@ capture() {
 }
 capture digest --digest --every 1m
 capture queries --queries "$scratch/q.queries" --rotate 5m --keep 2
+capture sockets --tap sockets --server-pid "$server" --queries "$scratch/s.queries" --rotate 5m --keep 2
 capture packets -w "$scratch/p.pcapng" --rotate 1m --keep 2
 capture stream --stream 127.0.0.1:$inlet --key "$scratch/soak.key"
 pid[receive]=$receiver
-names=(digest queries packets stream receive)
+names=(digest queries sockets packets stream receive)
 
 echo "$(nproc) CPUs, Linux $(uname -r), $("$toll" --version); $rate events a second, $minutes minutes"
 printf '%-8s' minute; printf '%10s' "${names[@]}"; echo "  resident KiB"
@@ -103,7 +104,7 @@ for half in $(seq 0 $((minutes * 2 - 1))); do
 done
 
 sleep 2
-for name in digest queries packets stream; do
+for name in digest queries sockets packets stream; do
   kill "${pid[$name]}" && wait "${pid[$name]}" || { echo "$name ended badly:"; cat "$scratch/$name.err"; }
 done
 kill $receiver && wait $receiver || { echo "the receiver ended badly:"; cat "$scratch/receive.err"; }
@@ -112,18 +113,21 @@ ending=()
 echo "the stream's connection was broken $(tail -1 "$scratch/breaks") times"
 python3 - "$scratch" <<'P'
 import json, sys
-captured = {}
-for name in ('digest', 'queries', 'packets', 'stream'):
+captured, queries = {}, {}
+for name in ('digest', 'queries', 'sockets', 'packets', 'stream'):
     ledger = json.loads(open(f'{sys.argv[1]}/{name}.out').read().strip().split('\n')[-1])
     lost = ledger['lost']
     whole = ledger['passed'] == ledger['captured'] + sum(lost.values()) + ledger['shed'] and ledger['waiting'] == 0
-    captured[name] = ledger['captured']
-    print(f"{name}: {ledger['passed']} packets passed, {ledger['captured']} captured, lost {sum(lost.values())}; "
+    if ledger['of'] == 'packet':
+        captured[name] = ledger['captured']
+    if ledger['queries'] is not None:
+        queries[name] = ledger['queries']
+    print(f"{name}: {ledger['passed']} {ledger['of']}s passed, {ledger['captured']} captured, lost {sum(lost.values())}; "
           f"{ledger['queries']} queries; the ledger {'adds up' if whole else 'DOES NOT ADD UP: ' + json.dumps(ledger)}")
 received = [json.loads(line) for line in open(f'{sys.argv[1]}/receive.out')]
 for stream in received:
     print(f"received: {stream['items']} packets over {stream['connections']} connections, lost {stream['lost']}, "
           f"chunks that came twice {stream['chunks_again']}")
-same = len(set(captured.values())) == 1 and sum(stream['items'] for stream in received) == captured['stream']
+same = len(set(captured.values())) == len(set(queries.values())) == 1 and sum(stream['items'] for stream in received) == captured['stream']
 print('all count the same' if same else 'THEY DO NOT COUNT THE SAME')
 P
