@@ -241,7 +241,7 @@ fn system_ways_of_dumping_and_compressing_are_compared() {
     assert!(output("extended") < output("row-by-row") && output("tables-4") > output("row-by-row"));
     assert_eq!(
         result["pareto"]["text"],
-        "Nothing is advised of these arms: an interval needs 6 rounds or more."
+        "Nothing is recommended of these variants: an interval needs 6 rounds or more."
     );
 
     let (result, _) = run(&lab, &[&["backup-compression", "--scale", "0.002"], &SHORT[..]].concat());
