@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use toll_agent::capture::otlp::OtlpSettings;
 use toll_agent::capture::{
     self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TapKind,
 };
@@ -36,6 +37,7 @@ use toll_sys::units::{self, Bytes, Percent};
     toll capture -w - | toll digest -\n  \
     toll capture --queries shop.queries --duration 1h\n  \
     toll capture --digest --every 1m --budget cpu=3%\n  \
+    toll capture --digest --every 1m --otlp http://127.0.0.1:4318\n  \
     toll capture --stream receiver:3399 --key db1.key --metrics 9104\n\
     Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
@@ -111,6 +113,10 @@ pub struct Capture {
     /// Serve Prometheus metrics here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
     #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
     metrics: Option<String>,
+    /// With --every: send each digest to this OpenTelemetry collector, by OTLP/HTTP [default: the one of
+    /// OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318]
+    #[arg(long, value_name = "URL", requires = "every", help_heading = "Output")]
+    otlp: Option<Option<String>>,
     /// Print the status every second
     #[arg(long, help_heading = "Output")]
     status: bool,
@@ -165,7 +171,7 @@ pub fn run(mut arguments: Capture) -> anyhow::Result<ExitCode> {
         anyhow::bail!("standard output is used for the capture: name a file, or omit --json");
     }
     let mut front = CaptureConsole { json: arguments.json, background_writer: None };
-    capture::capture(&to_options(arguments), &mut front)?;
+    capture::capture(&to_options(arguments)?, &mut front)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -214,7 +220,7 @@ impl CaptureFrontend for CaptureConsole {
     }
 }
 
-fn to_options(arguments: Capture) -> CaptureOptions {
+fn to_options(arguments: Capture) -> anyhow::Result<CaptureOptions> {
     let goal = match arguments {
         Capture { write: Some(ref path), .. } => OutputKind::Packets(path.clone()),
         Capture { queries: Some(ref path), .. } => OutputKind::Queries(path.clone()),
@@ -225,7 +231,9 @@ fn to_options(arguments: Capture) -> CaptureOptions {
         (TapKind::Packets, ports) if ports.is_empty() => vec![3306],
         (_, ports) => ports,
     };
-    CaptureOptions {
+    let variable = |name: &str| std::env::var(name).ok();
+    let otlp = arguments.otlp.map(|address| OtlpSettings::new(address.as_deref(), variable));
+    Ok(CaptureOptions {
         source: arguments.tap,
         device: arguments.device,
         ports,
@@ -245,9 +253,10 @@ fn to_options(arguments: Capture) -> CaptureOptions {
         key: arguments.key,
         plain: arguments.plain,
         metrics: arguments.metrics,
+        otlp: otlp.transpose().context("cannot send digests to OpenTelemetry")?,
         status: arguments.status,
         json: arguments.json,
-    }
+    })
 }
 
 #[cfg(test)]

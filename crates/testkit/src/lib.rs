@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod hostile_server;
+pub mod http_receiver;
 pub mod lab;
 pub mod own;
 pub mod pages;

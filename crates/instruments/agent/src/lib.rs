@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod backoff;
 pub mod capture;
 pub mod receive;
 pub mod rotation;

@@ -50,7 +50,11 @@ const FOLDERS: [&str; 4] = ["base", "host", "instruments", "lab"];
 
 /// Forbidden dependencies of a crate, direct or not, with the reason.
 const NEVER_BELOW: &[(&str, &[&str], &str)] = &[
-    ("agent", &["tokio", "object_store", "reqwest", "toll-mysql"], "it runs for weeks on a database host"),
+    (
+        "agent",
+        &["tokio", "tonic", "object_store", "reqwest", "toll-mysql"],
+        "it runs for weeks on a database host",
+    ),
     ("commands", &["tokio", "object_store", "reqwest", "toll-mysql"], "toll-agent is small"),
     ("taps", &["tokio", "rustls"], "it runs with the rights to tap a host"),
 ];

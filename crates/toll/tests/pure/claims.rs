@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 const HEADING: &str = "## Tests of these claims";
 /// Documents that promise safety to users: each has such a table.
-const WITH_CLAIMS: [&str; 6] = [
+const WITH_CLAIMS: [&str; 7] = [
     "safety.md",
     "explain/backup.md",
     "explain/capture.md",
     "explain/sockets.md",
     "explain/throttle.md",
+    "reference/otlp.md",
     "reference/streaming.md",
 ];
 

@@ -9,6 +9,7 @@ mod captures;
 #[allow(dead_code, reason = "the tests of `pure` use the rest")]
 mod ends;
 mod exact;
+mod exported;
 mod figures;
 mod jailed;
 mod journal;

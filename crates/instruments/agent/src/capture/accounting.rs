@@ -1,6 +1,7 @@
 //! Accounting of a capture: the outcome of everything the tap received. Sums and reports; counts nothing
 //! itself.
 
+use super::otlp::ExportCounters;
 use super::output::OutputCounters;
 use super::tap::TapCounters;
 use serde::Serialize;
@@ -30,6 +31,9 @@ pub struct CaptureAccounting {
     /// Unix time, ns.
     pub first_loss_ns: Option<u64>,
     pub last_loss_ns: Option<u64>,
+    /// What became of the records for OpenTelemetry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<ExportCounters>,
 }
 
 /// Lost items by place.
@@ -87,6 +91,7 @@ impl CaptureAccounting {
             bytes_written: account.bytes_written,
             first_loss_ns: times.first_loss_ns,
             last_loss_ns: times.last_loss_ns,
+            otlp: None,
         }
     }
 
@@ -128,6 +133,18 @@ impl CaptureAccounting {
         if self.waiting > 0 {
             let what = if self.ended { "not accounted for" } else { "in progress" };
             more.push(format!("{} {what}", self.waiting));
+        }
+        if let Some(otlp) = &self.otlp {
+            more.push(format!("{} for OpenTelemetry sent", format_count(otlp.exported, "record")));
+            for (count, why) in [
+                (otlp.dropped_queue, "dropped from a full queue"),
+                (otlp.dropped_refused, "refused"),
+                (otlp.dropped_unsent, "not sent before the end"),
+            ] {
+                if count > 0 {
+                    more.push(format!("{count} {why}"));
+                }
+            }
         }
         text.push_str("; ");
         text.push_str(&more.join(", "));
@@ -173,6 +190,20 @@ mod tests {
                      disk, 7 not sampled (CPU budget), losses from 2023-11-1";
         assert!(text.starts_with(begin), "{text}");
         assert!(text.ends_with(", 70 in progress"), "{text}");
+    }
+
+    #[test]
+    fn records_for_opentelemetry_are_accounted_for() {
+        let seen = TapCounters::default();
+        let mut ledger = CaptureAccounting::new(&seen, &OutputCounters::default(), None, "packet", 1.0, true);
+        assert!(serde_json::to_value(&ledger).unwrap()["otlp"].is_null());
+        ledger.otlp =
+            Some(ExportCounters { exported: 1, dropped_queue: 2, dropped_refused: 3, dropped_unsent: 4 });
+        let text = ledger.render_text();
+        let end = "nothing lost, 1 record for OpenTelemetry sent, 2 dropped from a full queue, 3 refused, 4 not sent \
+                   before the end";
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(serde_json::to_value(&ledger).unwrap()["otlp"]["dropped_unsent"], 4);
     }
 
     #[test]

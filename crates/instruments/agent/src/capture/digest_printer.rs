@@ -1,6 +1,7 @@
 //! Digest printer of a running capture, on a thread of its own. A slow or absent reader never blocks the
 //! capture.
 
+use super::otlp::OtlpFeed;
 use anyhow::{Context, anyhow, bail};
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toll_digest::classes::{Limit, Settings};
 use toll_digest::{DigestResult, Format, Request};
+use toll_sys::clock;
 use toll_wire::decoder::Config;
 
 /// At the end, a reader that has taken nothing for so long is given up.
@@ -24,6 +26,8 @@ pub struct PrintOptions {
     /// What is captured, in the report's first line.
     pub source: String,
     pub out: Box<dyn Write + Send>,
+    /// Sends each digest to OpenTelemetry, too.
+    pub otlp: Option<OtlpFeed>,
 }
 
 impl PrintOptions {
@@ -36,6 +40,7 @@ impl PrintOptions {
             literals: false,
             source,
             out,
+            otlp: None,
         }
     }
 }
@@ -78,12 +83,17 @@ impl DigestPrinter {
             literals: how.literals,
             jobs: 1,
         };
+        let mut otlp = how.otlp;
         let mut out = CountingWriter { out: BufWriter::new(how.out), shared: Arc::clone(&shared) };
         std::thread::Builder::new()
             .name("toll-printer".into())
             .spawn(move || {
                 for mut done in to_print {
                     done.digest.settle();
+                    // First, since a reader may be slow.
+                    if let Some(otlp) = &mut otlp {
+                        otlp.add(&done, request.limit, clock::wall_us() * 1_000);
+                    }
                     let printed = if is_one_of_many && request.format == Format::Json {
                         toll_digest::print_line(&request, &done, &mut out)
                     } else {

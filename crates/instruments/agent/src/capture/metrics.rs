@@ -4,6 +4,7 @@
 //! capture only stores numbers there. Names and types follow Prometheus
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
+use super::otlp::ExportCounters;
 use super::output::{ClassTotals, OutputCounters};
 use super::tap::TapCounters;
 use anyhow::{Context, Result};
@@ -29,7 +30,7 @@ const MAX_REQUEST_BYTES: usize = 8 << 10;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
 /// Name, type and help of every metric, in the order of the page. The reference in `docs` is made from it.
-pub const METRICS: [(&str, &str, &str); 15] = [
+pub const METRICS: [(&str, &str, &str); 17] = [
     (PASSED, "counter", "Packets or calls that the kernel's filter let pass."),
     (TAKEN, "counter", "Packets or calls that the kernel handed on."),
     (LOST, "counter", "Packets or calls that are not in the output, by where they got lost."),
@@ -42,6 +43,8 @@ pub const METRICS: [(&str, &str, &str); 15] = [
     (ROOM, "gauge", "Compressed bytes that may wait."),
     (CLASS_QUERIES, "gauge", "Queries of the costliest classes, in the digest being made."),
     (CLASS_SECONDS, "gauge", "Query time of these classes, in the digest being made."),
+    (OTLP_EXPORTED, "counter", "Data points and log records that the OpenTelemetry collector took (--otlp)."),
+    (OTLP_DROPPED, "counter", "Data points and log records that it did not get, by reason."),
     (CPU, "counter", "CPU time of the capture, user and system."),
     (MEMORY, "gauge", "Resident memory of the capture."),
     (BUILD, "gauge", "Always 1; the version is in the label."),
@@ -58,6 +61,8 @@ const BUFFER: &str = "toll_capture_stream_buffer_bytes";
 const ROOM: &str = "toll_capture_stream_buffer_room_bytes";
 const CLASS_QUERIES: &str = "toll_capture_class_queries";
 const CLASS_SECONDS: &str = "toll_capture_class_seconds";
+const OTLP_EXPORTED: &str = "toll_capture_otlp_exported_total";
+const OTLP_DROPPED: &str = "toll_capture_otlp_dropped_total";
 const CPU: &str = "process_cpu_seconds_total";
 const MEMORY: &str = "process_resident_memory_bytes";
 const BUILD: &str = "toll_build_info";
@@ -75,6 +80,7 @@ struct MetricsState {
     output: OutputCounters,
     buffer: Option<(usize, usize)>,
     classes: Vec<ClassTotals>,
+    export: Option<ExportCounters>,
 }
 
 /// An address that is taken, at which nobody answers yet: the thread that does reads what strangers send, and is to be begun once
@@ -136,6 +142,11 @@ impl MetricsServer {
     /// Sets the slowest classes of the digest.
     pub fn set_classes(&self, classes: Vec<ClassTotals>) {
         self.update_state(|told| told.classes = classes);
+    }
+
+    /// Sets what became of the records for OpenTelemetry; absent: none are sent.
+    pub fn set_export(&self, export: Option<ExportCounters>) {
+        self.update_state(|told| told.export = export);
     }
 
     /// Whoever answers holds the lock for a copy of it, no longer.
@@ -223,7 +234,7 @@ fn read_request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
 }
 
 fn render_page(state: &MetricsState) -> String {
-    let MetricsState { tap: seen, output: account, buffer, classes } = state;
+    let MetricsState { tap: seen, output: account, buffer, classes, export } = state;
     let mut page = Page(String::new());
     page.add_metric(PASSED, seen.passed);
     page.add_metric(TAKEN, seen.delivered);
@@ -268,6 +279,17 @@ fn render_page(state: &MetricsState) -> String {
                 &[("class", &class.id), ("query", &class.fingerprint)],
                 class.seconds,
             );
+        }
+    }
+    if let Some(export) = export {
+        page.add_metric(OTLP_EXPORTED, export.exported);
+        page.add_family(OTLP_DROPPED);
+        for (reason, count) in [
+            ("queue", export.dropped_queue),
+            ("refused", export.dropped_refused),
+            ("unsent", export.dropped_unsent),
+        ] {
+            page.add_value(OTLP_DROPPED, &[("reason", reason)], count);
         }
     }
     add_process_metrics(&mut page);
@@ -346,6 +368,11 @@ mod tests {
     fn what_was_last_said_is_told_by_the_rules_of_the_format() {
         let metrics = told();
         metrics.set_buffer(3, 64);
+        metrics.set_export(Some(ExportCounters {
+            exported: 8,
+            dropped_refused: 2,
+            ..ExportCounters::default()
+        }));
         let fingerprint = "select \"a\\b\"\nfrom t".to_owned();
         metrics.set_classes(vec![ClassTotals { id: "AB".into(), fingerprint, queries: 4, seconds: 0.5 }]);
         let answer = ask(&metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -360,6 +387,8 @@ mod tests {
             "toll_capture_first_loss_timestamp_seconds 1700000000.5",
             "toll_capture_stream_buffer_bytes 3",
             r#"toll_capture_class_queries{class="AB",query="select \"a\\b\"\nfrom t"} 4"#,
+            "toll_capture_otlp_exported_total 8",
+            "toll_capture_otlp_dropped_total{reason=\"refused\"} 2",
             r#"toll_capture_class_seconds{class="AB",query="select \"a\\b\"\nfrom t"} 0.5"#,
         ] {
             assert!(body.lines().any(|told| told == line), "{line} in {body}");

@@ -11,6 +11,7 @@ mod device_tap;
 pub mod digest_printer;
 pub mod files;
 pub mod metrics;
+pub mod otlp;
 pub mod output;
 mod packet_output;
 mod server_tap;
@@ -28,6 +29,7 @@ use decoding::{CHUNK_BYTES, CompressingSink, DigestOutput, QueryOutput};
 use digest_printer::PrintOptions;
 use files::{FileOptions, FileSink};
 use metrics::{MetricsListener, MetricsServer};
+use otlp::{OtlpExporter, OtlpSettings};
 use output::CaptureOutput;
 use packet_output::{PacketOutput, Statistics};
 use server_tap::{ServerTap, ServerTapOptions};
@@ -90,6 +92,8 @@ pub struct CaptureOptions {
     /// Streams without a key.
     pub plain: bool,
     pub metrics: Option<String>,
+    /// Where each digest goes, too.
+    pub otlp: Option<OtlpSettings>,
     pub status: bool,
     pub json: bool,
 }
@@ -168,7 +172,9 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
     }
     let signals = front.install_signals()?;
     let metrics = offer.map(MetricsServer::start).transpose()?;
-    let (output, fill) = open_output(options, link_number, stream, front)?;
+    let instance = describe_instance(options);
+    let otlp = options.otlp.as_ref().map(|to| OtlpExporter::start(to, &instance)).transpose()?;
+    let (output, fill) = open_output(options, link_number, stream, otlp.as_ref(), front)?;
     let mut output = match options.cpu_share {
         Some(share) => Box::new(BudgetedOutput::new(output, share, &options.ports)),
         None => output,
@@ -185,6 +191,7 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
         front,
         options,
         metrics,
+        otlp,
         buffer_fill: fill,
         begun,
         tap_counters: TapCounters::default(),
@@ -192,6 +199,7 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
     let ended = capture.run_until(&signals);
     let drained = capture.drain();
     let finished = capture.output.finish(wall_ns());
+    capture.otlp.iter().for_each(OtlpExporter::finish);
     capture.show(true);
     ended.and(drained).and(finished)
 }
@@ -261,6 +269,7 @@ fn open_output(
     options: &CaptureOptions,
     link_number: u16,
     stream: Option<StreamSink>,
+    otlp: Option<&OtlpExporter>,
     front: &mut dyn CaptureFrontend,
 ) -> anyhow::Result<(Box<dyn CaptureOutput>, Option<BufferFill>)> {
     match &options.output {
@@ -280,6 +289,7 @@ fn open_output(
             let mut how =
                 PrintOptions::with_defaults(options.json, describe_tap(options), front.digest_writer());
             how.settings.group_by = options.group_by;
+            how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.
@@ -337,6 +347,12 @@ fn describe_tap(options: &CaptureOptions) -> String {
     }
 }
 
+/// What tells this capture from others of the host: `3306`, `3306,3307`, `sockets`.
+fn describe_instance(options: &CaptureOptions) -> String {
+    let ports: Vec<String> = options.ports.iter().map(u16::to_string).collect();
+    if ports.is_empty() { "sockets".into() } else { ports.join(",") }
+}
+
 fn wall_ns() -> u64 {
     clock::wall_us() * 1000
 }
@@ -348,6 +364,7 @@ struct Capture<'a> {
     front: &'a mut dyn CaptureFrontend,
     options: &'a CaptureOptions,
     metrics: Option<MetricsServer>,
+    otlp: Option<OtlpExporter>,
     /// Of a stream.
     buffer_fill: Option<BufferFill>,
     begun: Instant,
@@ -389,7 +406,11 @@ impl Capture<'_> {
     fn update_counters(&mut self) -> anyhow::Result<()> {
         self.tap_counters = self.tap.counters()?;
         self.output.tap_counters(&self.tap_counters, wall_ns());
+        if let Some(otlp) = &self.otlp {
+            otlp.set_counters(self.tap_counters, self.output.counters());
+        }
         if let Some(metrics) = &self.metrics {
+            metrics.set_export(self.otlp.as_ref().map(OtlpExporter::export_counters));
             let mut account = self.output.counters();
             if let Some((first_ns, last_ns)) = self.tap.loss_interval() {
                 account.note_loss(first_ns, last_ns);
@@ -426,7 +447,11 @@ impl Capture<'_> {
         };
         let elapsed_s = self.begun.elapsed().as_secs_f64();
         let account = self.output.counters();
-        CaptureAccounting::new(&self.tap_counters, &account, self.tap.loss_interval(), of, elapsed_s, ended)
+        let lost = self.tap.loss_interval();
+        CaptureAccounting {
+            otlp: self.otlp.as_ref().map(OtlpExporter::export_counters),
+            ..CaptureAccounting::new(&self.tap_counters, &account, lost, of, elapsed_s, ended)
+        }
     }
 
     fn show(&mut self, ended: bool) {

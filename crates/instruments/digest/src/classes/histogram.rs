@@ -54,13 +54,19 @@ pub(super) fn bucket(value: u64) -> u16 {
 
 /// Middle of a bucket.
 fn value(bucket: u16) -> u64 {
+    let (least, width) = range(bucket);
+    least + width / 2
+}
+
+/// Least value of a bucket, and its width.
+fn range(bucket: u16) -> (u64, u64) {
     let octave = u32::from(bucket >> BITS);
     let within = u64::from(bucket) & (PER_OCTAVE as u64 - 1);
     if octave == 0 {
-        return within;
+        return (within, 1);
     }
     let width = 1_u64 << (octave - 1);
-    (LINEAR + within) * width + width / 2
+    ((LINEAR + within) * width, width)
 }
 
 impl Histogram {
@@ -106,6 +112,17 @@ impl Histogram {
             histogram.add(*bucket, *count);
         }
         (is_ordered && is_within).then_some(histogram)
+    }
+
+    /// Counts of a coarser histogram: of the values up to each of `bounds` and beyond the one before, and last of the values
+    /// beyond all. `bounds` are in order. A bucket counts as its least value, so that a bound holds within a bucket's width.
+    pub fn counts_between(&self, bounds: &[u64]) -> Vec<u64> {
+        let mut counts = vec![0; bounds.len() + 1];
+        self.each(|bucket, count| {
+            let at = bounds.partition_point(|bound| *bound < range(bucket).0);
+            accounting::saturating_add_to(&mut counts[at], count);
+        });
+        counts
     }
 
     /// Memory that it takes beyond itself.
@@ -206,6 +223,22 @@ mod tests {
             let last = if b + 1 < BUCKETS { least(b + 1) - 1 } else { u64::MAX };
             assert_eq!(bucket(last), b);
         }
+    }
+
+    #[test]
+    fn a_coarser_histogram_has_every_value_once_and_round_values_below_their_bound() {
+        let bounds = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
+        let mut histogram = Histogram::default();
+        bounds.iter().for_each(|value| {
+            histogram.record(*value);
+        });
+        assert_eq!(histogram.counts_between(&bounds), [[1; 13].as_slice(), &[0]].concat());
+        // A bucket's width is at most a 64th of its values.
+        for value in [0, 3, 51, 203, 1_016, 10_157, u64::MAX] {
+            histogram.record(value);
+        }
+        assert_eq!(histogram.counts_between(&bounds), [2, 1, 2, 1, 1, 1, 2, 1, 2, 1, 2, 1, 1, 2]);
+        assert_eq!(histogram.counts_between(&[]), [20]);
     }
 
     #[test]

@@ -43,6 +43,11 @@ fn the_page_of_metrics_is_current() {
     for (name, kind, help) in toll_agent::capture::metrics::METRICS {
         writeln!(page, "| `{name}` | {kind} | {} |", escape(help)).unwrap();
     }
+    page += "\n## OpenTelemetry\n\n`toll capture --otlp` sends these ([OpenTelemetry](otlp.md)).\n\n\
+             | name | type | unit | meaning |\n|---|---|---|---|\n";
+    for (name, kind, unit, help) in toll_agent::capture::otlp::OTLP_METRICS {
+        writeln!(page, "| `{name}` | {kind} | `{unit}` | {} |", escape(help)).unwrap();
+    }
     assert_current("reference/metrics.md", &page);
 }
 
@@ -99,6 +104,7 @@ fn variables() -> BTreeSet<String> {
 fn every_environment_variable_is_on_the_page() {
     let page = std::fs::read_to_string(repository().join("docs/reference/files.md")).unwrap();
     let mut variables = variables();
+    variables.extend(toll_agent::capture::otlp::VARIABLES.map(str::to_owned));
     assert!(variables.contains("TOLL_DSN") && variables.len() > 5, "the sources are read: {variables:?}");
     variables.retain(|name| !page.contains(&format!("`{name}`")));
     assert_eq!(variables, BTreeSet::new(), "not in docs/reference/files.md");

@@ -4,6 +4,7 @@
 
 use super::resend_buffer::{Message as KeptMessage, ResendBuffer};
 use super::{Shared, StreamPhase};
+use crate::backoff::Backoff;
 use crate::receive::{Link, MessageReader, ReadOutcome, SenderKey, strip_control};
 use anyhow::{Context, Result, anyhow, bail};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -46,7 +47,7 @@ pub(super) fn connect(target: &str, key: &SenderKey) -> Result<Link, ConnectErro
 
 /// Until the other end has everything, or nobody waits for that any more.
 pub(super) fn run_sender(shared: &Arc<Shared>, holds: StreamContent, opening: &[u8], mut link: Option<Link>) {
-    let mut pauses = Backoff::for_stream(shared.stream);
+    let mut pauses = Backoff::new(BACKOFF_RANGE, seed(shared.stream));
     let mut trouble = None;
     loop {
         let reached = match link.take() {
@@ -81,6 +82,11 @@ pub(super) fn run_sender(shared: &Arc<Shared>, holds: StreamContent, opening: &[
             return;
         }
     }
+}
+
+/// Different for each stream: not all who lost the same receiver come back at the same moments.
+fn seed([a, b, c, d, e, f, g, h, ..]: StreamId) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// One connection, until it breaks (an error) or everything is said and done; and whether the other end took anything of what was
@@ -321,58 +327,5 @@ impl Shared {
                 return NextMessage::KeepAlive;
             }
         }
-    }
-}
-
-/// How long to wait before the next attempt: twice as long each time, and not as long as everybody else who lost the
-/// same receiver at the same moment.
-struct Backoff {
-    next: Duration,
-    /// Different for each stream.
-    seed: u64,
-}
-
-impl Backoff {
-    fn for_stream(stream: StreamId) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = stream;
-        Self { next: BACKOFF_RANGE.0, seed: u64::from_le_bytes([a, b, c, d, e, f, g, h]) }
-    }
-
-    fn reset(&mut self) {
-        self.next = BACKOFF_RANGE.0;
-    }
-
-    /// Between half of what is due and one and a half of it.
-    fn next_pause(&mut self) -> Duration {
-        let due = self.next;
-        self.next = (due * 2).min(BACKOFF_RANGE.1);
-        // Knuth's MMIX generator; its upper bits are the good ones.
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        due.mul_f64(0.5 + (self.seed >> 11) as f64 / (1u64 << 53) as f64)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_a_bound_and_differ_between_streams() {
-        let pauses = |seed: u8| {
-            let mut pauses = Backoff::for_stream([seed; 16]);
-            std::array::from_fn::<Duration, 12, _>(|_| pauses.next_pause())
-        };
-        let (one, another) = (pauses(1), pauses(2));
-        assert_ne!(one, another);
-        for (at, pause) in one.into_iter().chain(another).enumerate() {
-            let due = (BACKOFF_RANGE.0 * (1 << (at % 12))).min(BACKOFF_RANGE.1);
-            assert!(due / 2 <= pause && pause <= due * 3 / 2, "{at}: {pause:?}");
-        }
-        let mut again = Backoff::for_stream([1; 16]);
-        for _ in 0..9 {
-            again.next_pause();
-        }
-        again.reset();
-        assert!(again.next_pause() <= BACKOFF_RANGE.0 * 3 / 2);
     }
 }
