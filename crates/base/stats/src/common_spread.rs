@@ -45,9 +45,12 @@ pub fn common_spreads(arms: &[Vec<Option<f64>>]) -> Vec<Option<CommonSpread>> {
         return spreads;
     }
     let everyone: Vec<usize> = (0..of_arm.len()).collect();
-    let outstanding = outstanding(&squares(&of_arm, &everyone), rounds.len() - 1);
+    let freedom = rounds.len() - 1;
+    let wild = wild(&squares(&of_arm, &everyone, median), freedom);
+    let calm: Vec<usize> = everyone.iter().copied().filter(|&k| !wild[k]).collect();
+    let outstanding = outstanding(&squares(&of_arm, &calm, mean), freedom);
     let (wide, alike): (Vec<usize>, Vec<usize>) = everyone.into_iter().partition(|&k| outstanding[k]);
-    let squares = squares(&of_arm, &alike);
+    let squares = squares(&of_arm, &alike, mean);
     for (members, arms_free) in [(&alike, alike.len() - 1), (&wide, wide.len())] {
         let freedom = arms_free * (rounds.len() - 1);
         let sum: f64 = members.iter().map(|&k| squares[k]).sum();
@@ -59,27 +62,38 @@ pub fn common_spreads(arms: &[Vec<Option<f64>>]) -> Vec<Option<CommonSpread>> {
     spreads
 }
 
-/// For each arm, the sum of squares of its values about (arm + round), the rounds being known by `alike`.
-fn squares(of_arm: &[Vec<f64>], alike: &[usize]) -> Vec<f64> {
-    let rounds = of_arm.first().map_or(0, Vec::len);
-    let of_round: Vec<f64> =
-        (0..rounds).map(|i| mean(&alike.iter().map(|&k| of_arm[k][i]).collect::<Vec<_>>())).collect();
-    let all = mean(&of_round);
-    let square = |arm: &Vec<f64>| {
+/// For each arm, the sum of squares of its values about (arm + round). A round's level is the `centre` of what it adds to
+/// the arms in `alike`.
+fn squares(of_arm: &[Vec<f64>], alike: &[usize], centre: fn(&[f64]) -> f64) -> Vec<f64> {
+    let added = |arm: &Vec<f64>| {
         let own = mean(arm);
-        arm.iter().zip(&of_round).map(|(y, round)| (y - own - round + all).powi(2)).sum()
+        arm.iter().map(|y| y - own).collect::<Vec<_>>()
     };
-    of_arm.iter().map(square).collect()
+    let added: Vec<Vec<f64>> = of_arm.iter().map(added).collect();
+    let rounds = added.first().map_or(0, Vec::len);
+    let of_round: Vec<f64> =
+        (0..rounds).map(|i| centre(&alike.iter().map(|&k| added[k][i]).collect::<Vec<_>>())).collect();
+    added.iter().map(|arm| arm.iter().zip(&of_round).map(|(y, round)| (y - round).powi(2)).sum()).collect()
 }
 
-/// The arms whose squares are larger than chance makes those of one in a thousand, the median arm being an ordinary one.
+/// The arms that are off by so much that the mean of a round with them is off by an ordinary arm's noise: with them in it,
+/// none of the others would stand out. The squares are about medians.
+fn wild(squares: &[f64], freedom: usize) -> Vec<bool> {
+    beyond(squares, freedom, (squares.len() as f64).powi(2))
+}
+
+/// The arms whose squares are larger than chance makes those of one in a thousand.
 fn outstanding(squares: &[f64], freedom: usize) -> Vec<bool> {
+    beyond(squares, freedom, chi_square_quantile(0.999, freedom))
+}
+
+/// The arms whose squares are beyond `limit` variances of an ordinary arm. The median arm is an ordinary one.
+fn beyond(squares: &[f64], freedom: usize, limit: f64) -> Vec<bool> {
     if squares.len() < MIN_ARMS_TO_COMPARE {
         return vec![false; squares.len()];
     }
-    // In variances of an ordinary arm.
     let ordinary = median(squares) / chi_square_quantile(0.5, freedom);
-    squares.iter().map(|square| *square > ordinary * chi_square_quantile(0.999, freedom)).collect()
+    squares.iter().map(|square| *square > ordinary * limit).collect()
 }
 
 /// By the approximation of E. Wilson and M. Hilferty (1931), within 4%.
@@ -209,6 +223,19 @@ mod tests {
         for (freedom, median) in [(1, 0.455), (5, 4.351), (20, 19.337)] {
             assert!((chi_square_quantile(0.5, freedom) / median - 1.0).abs() < 0.04);
         }
+    }
+
+    #[test]
+    fn two_wild_arms_of_two_rounds_widen_no_other_interval() {
+        let mut draws = SeededRng::new(11, 0);
+        let mut arms = run(&mut draws, 30, 2, 0.001);
+        arms[7][1] = arms[7][1].map(|y| y + 3.0);
+        arms[8][0] = arms[8][0].map(|y| y + 1.0);
+        // Ten times the others, and a hundredth of the wild ones.
+        arms[9][0] = arms[9][0].map(|y| y + 0.03);
+        let spreads: Vec<CommonSpread> = common_spreads(&arms).into_iter().flatten().collect();
+        assert!((spreads[0].sd / 0.001 - 1.0).abs() < 0.4, "{:?}", spreads[0]);
+        assert_eq!([0, 7, 8, 9].map(|k| spreads[k].freedom), [26, 3, 3, 3]);
     }
 
     #[test]
