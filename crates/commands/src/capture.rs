@@ -183,18 +183,14 @@ struct CaptureConsole {
 }
 
 impl CaptureFrontend for CaptureConsole {
-    /// The first of the signals that ask to end does so in good order, a second at once; USR1 asks how far it is.
+    /// The first of the signals that ask to end does so in good order, a later one at once; USR1 asks how far it is.
     fn install_signals(&mut self) -> anyhow::Result<Signals> {
         self.background_writer =
             Some(BackgroundWriter::start().context("cannot start a thread to speak with")?);
         let asked = Signals::default();
-        let cannot = "cannot install the signal handler";
-        for signal in signals::shutdown_signals() {
-            signal_hook::flag::register_conditional_default(signal, asked.end.shared_flag())
-                .context(cannot)?;
-            signal_hook::flag::register(signal, asked.end.shared_flag()).context(cannot)?;
-        }
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&asked.status)).context(cannot)?;
+        signals::end_in_good_order(&signals::shutdown_signals(), &asked.end.shared_flag())?;
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&asked.status))
+            .context("cannot install the signal handler")?;
         Ok(asked)
     }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use toll_digest::classes::{GroupBy, Limit, Rank, Settings};
 use toll_digest::{DigestResult, Format, Request, TimeBound, Type};
 use toll_input::Progress;
+use toll_sys::signals;
 use toll_sys::units::Percent;
 use toll_wire::decoder::Config;
 use toll_wire::filter::{Filter, FilterError};
@@ -151,8 +152,7 @@ impl Digest {
         let Percent(min_change_pct) = self.min_change;
         let mut request = self.into_request()?;
         let stop = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
-        signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
+        signals::end_in_good_order(&[SIGINT], &stop)?;
         if let Some(before) = sides.split(&mut request)? {
             return compare(&before, &request, min_change_pct, &stop);
         }

@@ -7,6 +7,14 @@ use crate::proc_file;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Signals within this time of the first are the same request: timeout(1) signals its child, and then the child's group.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// Cancels at the first shutdown signal. No such signal ends the process by itself. A second signal does not
 /// interrupt the restoring of settings: `again` is called for it, and can print what is still in progress.
@@ -20,6 +28,28 @@ pub fn cancel_on_signals(cancel: &CancelToken, again: impl Fn() + Send + 'static
             }
         }
     });
+    Ok(())
+}
+
+/// Sets `end` at the first of the `signals`, so that the process ends in good order. One that comes more than a second
+/// later ends it at once.
+pub fn end_in_good_order(signals: &[i32], end: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let failed = "cannot install the signal handler";
+    let at_once = Arc::new(AtomicBool::new(false));
+    let (mut first, handler) = UnixStream::pair().context(failed)?;
+    for &signal in signals {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&at_once)).context(failed)?;
+        signal_hook::flag::register(signal, Arc::clone(end)).context(failed)?;
+        signal_hook::low_level::pipe::register(signal, handler.try_clone().context(failed)?)
+            .context(failed)?;
+    }
+    let waiter = move || {
+        if first.read_exact(&mut [0]).is_ok() {
+            std::thread::sleep(ONE_REQUEST);
+            at_once.store(true, Ordering::Relaxed);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(waiter).context(failed)?;
     Ok(())
 }
 

@@ -121,11 +121,7 @@ fn positive(text: &str) -> Result<f64, String> {
 impl Pcap {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let stop = Arc::new(AtomicBool::new(false));
-        // The first asks to end in good order, a second ends at once.
-        for signal in signals::shutdown_signals() {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
+        signals::end_in_good_order(&signals::shutdown_signals(), &stop)?;
         match self {
             Pcap::Profile(verb) => verb.run(&stop),
             Pcap::Merge(verb) => verb.run(&stop),
