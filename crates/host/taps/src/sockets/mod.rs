@@ -113,9 +113,16 @@ pub struct SocketTap {
 }
 
 const MAX_SNAP_LEN: usize = 64 << 20;
-/// How long to leave the ring alone between two looks: the longer, the emptier it is found.
-const MAX_POLL_PAUSE: Duration = Duration::from_millis(20);
+/// How long to leave the rings alone between two looks: the longer, the fuller they are found. What comes in the longest
+/// pause of a busy server still fits into the CPU's caches.
 const MIN_POLL_PAUSE: Duration = Duration::from_millis(1);
+const MAX_POLL_PAUSE: Duration = Duration::from_millis(20);
+/// Between two looks at the rings of a server that rests.
+const REST_PAUSE: Duration = Duration::from_millis(100);
+/// Most bytes in a ring of a server that rests.
+const REST_BYTES: usize = 64 << 10;
+/// A smaller ring rests for a shorter time: 40 MB/s of each of its CPUs fit into one of this size meanwhile.
+const REST_RING_BYTES: usize = 16 << 20;
 
 impl SocketTap {
     /// Opens the ring, loads the programs, switches them on and finds the connections that are there already.
@@ -263,12 +270,7 @@ impl SocketTap {
             *taken += 1;
             Record::read(bytes, keep, to_unix_ns).map_or(Ok(()), |record| each(&record))
         })?;
-        // Less than an eighth of a ring: twice as long may pass; more than a quarter: half as long.
-        if fullest > self.rings.size() / 4 {
-            self.poll_pause = (self.poll_pause / 2).max(MIN_POLL_PAUSE);
-        } else if fullest < self.rings.size() / 8 {
-            self.poll_pause = (self.poll_pause * 2).min(MAX_POLL_PAUSE);
-        }
+        self.poll_pause = next_pause(self.poll_pause, fullest, self.rings.size());
         Ok(())
     }
 
@@ -315,6 +317,19 @@ impl SocketTap {
     }
 }
 
+/// How long to leave the rings alone, of which the fullest held so many bytes of its `size` after `pause`.
+fn next_pause(pause: Duration, fullest: usize, size: usize) -> Duration {
+    if fullest > size / 4 {
+        (pause.min(MAX_POLL_PAUSE) / 2).max(MIN_POLL_PAUSE)
+    } else if fullest > REST_BYTES {
+        let longer = if fullest < size / 8 { pause * 2 } else { pause };
+        longer.min(MAX_POLL_PAUSE)
+    } else {
+        let rest = REST_PAUSE.mul_f64((size as f64 / REST_RING_BYTES as f64).min(1.0));
+        (pause * 2).min(rest.max(MAX_POLL_PAUSE))
+    }
+}
+
 /// Programs in the kernel know processes by the numbers of the host, which a container does not see.
 fn check_pid_namespace() -> Result<(), TapError> {
     /// PROC_PID_INIT_INO
@@ -340,5 +355,25 @@ fn open_process(pid: u32) -> Result<OwnedFd, TapError> {
             }
             error => TapError::from_kernel("watch the server's process", error),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_a_server_that_rests_are_looked_at_ten_times_a_second_and_of_a_busy_one_often_enough() {
+        let settle = |size: usize, held: usize| {
+            (0..10).fold(MIN_POLL_PAUSE, |pause, _| next_pause(pause, held, size)).as_millis()
+        };
+        let mib = 1 << 20;
+        assert_eq!([64 * mib, 16 * mib, 8 * mib, mib].map(|size| settle(size, 0)), [100, 100, 50, 20]);
+        assert_eq!(settle(64 * mib, 64 << 10), 100);
+        assert_eq!(settle(64 * mib, mib), 20);
+        assert_eq!(next_pause(REST_PAUSE, mib, 64 * mib), MAX_POLL_PAUSE);
+        assert_eq!(next_pause(REST_PAUSE, 17 * mib, 64 * mib), MAX_POLL_PAUSE / 2);
+        assert_eq!(settle(64 * mib, 17 * mib), 1);
+        assert_eq!(next_pause(MAX_POLL_PAUSE / 4, 10 * mib, 64 * mib), MAX_POLL_PAUSE / 4);
     }
 }

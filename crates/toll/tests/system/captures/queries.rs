@@ -27,16 +27,21 @@ fn query_events_of_real_loads_say_what_their_packets_say() {
 }
 
 /// A running `toll capture`, stopped with the test.
-struct LiveCapture {
+pub struct LiveCapture {
     child: Child,
     words: BufReader<ChildStderr>,
 }
 
 impl LiveCapture {
     /// Starts it, and returns once it captures on the server's port on loopback.
-    fn listen(server: &Server, arguments: &[&str]) -> Self {
+    pub fn listen(server: &Server, arguments: &[&str]) -> Self {
+        Self::start(server, &[&["-i", "lo"], arguments].concat())
+    }
+
+    /// Starts it, and returns once it captures on the server's port.
+    fn start(server: &Server, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_toll"))
-            .args(["capture", "-i", "lo", "--port", &server.port().to_string()])
+            .args(["capture", "--port", &server.port().to_string()])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -59,8 +64,19 @@ impl LiveCapture {
         Duration::from(clock.now().unwrap()).as_secs_f64()
     }
 
+    /// How often its threads have gone to sleep so far.
+    fn sleeps(&self) -> u64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let of = |thread: std::io::Result<std::fs::DirEntry>| {
+            let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            count.unwrap().trim().parse::<u64>().unwrap()
+        };
+        threads.map(of).sum()
+    }
+
     /// Stops it in good order. Returns standard output and standard error.
-    fn end(mut self) -> (String, String) {
+    pub fn end(mut self) -> (String, String) {
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         let (mut printed, mut said) = (String::new(), String::new());
@@ -131,6 +147,36 @@ fn a_digest_of_a_running_capture_ranks_every_statement_that_the_server_counted()
     assert!(digests.len() > 2, "{} digests: {said}", digests.len());
     let queries: u64 = digests.iter().map(|digest| digest["totals"]["queries"].as_u64().unwrap()).sum();
     assert_eq!(queries, counts["Com_select"] + counts["Com_begin"] + counts["Com_commit"], "{said}");
+}
+
+#[test]
+fn beside_a_server_that_rests_no_capture_takes_more_than_a_thousandth_of_a_cpu() {
+    const TIME: Duration = Duration::from_secs(10);
+    let Some(server) = Server::installed(&[], &[]) else { return };
+    let file = server.path("rest");
+    let file = file.to_str().unwrap();
+    let captures = [
+        &["-i", "lo", "--overwrite", "-w", file][..],
+        &["-i", "lo", "--overwrite", "--queries", file],
+        &["-i", "lo", "--digest", "--every", "1m"],
+        &["--tap", "sockets", "--overwrite", "--queries", file],
+        &["--tap", "sockets", "--digest", "--every", "1m"],
+    ];
+    for arguments in captures {
+        let live = LiveCapture::start(&server, arguments);
+        // Its start is no rest.
+        std::thread::sleep(Duration::from_secs(1));
+        let (cpu_s, sleeps) = (live.cpu_s(), live.sleeps());
+        std::thread::sleep(TIME);
+        let share_pct = (live.cpu_s() - cpu_s) / TIME.as_secs_f64() * 100.0;
+        let sleeps_per_s = (live.sleeps() - sleeps) as f64 / TIME.as_secs_f64();
+        println!("{arguments:?}: {share_pct:.3}% of a CPU, {sleeps_per_s:.1} sleeps a second");
+        assert!(
+            share_pct <= 0.1 && sleeps_per_s <= 15.0,
+            "{arguments:?}: {share_pct}%, {sleeps_per_s} a second"
+        );
+        live.end();
+    }
 }
 
 #[test]
