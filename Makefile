@@ -61,6 +61,11 @@ packages: ## build .deb, .rpm and archives of portable programs, in target/packa
 	@scripts/setup --packages
 	@scripts/packages
 
+.PHONY: kernels
+kernels: build ## try captures on Linux 5.10 to the newest, x86_64 and aarch64, in virtual machines; writes a table of docs
+	@scripts/setup --kernels
+	@scripts/kernels
+
 .PHONY: bench
 bench: build ## measure toll itself; results go to bench/runs/
 	@for bench in bench/*.sh; do echo "== $$bench"; "$$bench"; done
