@@ -43,13 +43,28 @@ pub struct DiskFile {
 }
 
 impl DiskFile {
-    /// Takes an empty file, or what is none. The way is settled by the first write.
+    /// Takes an empty file, or what is none.
     ///
     /// # Errors
-    /// The file's status cannot be read.
+    /// The file's status cannot be read, or its length not be set.
     pub fn new(file: File) -> io::Result<Self> {
-        let way = if file.metadata()?.is_file() { WriteMode::DontCache } else { WriteMode::Stream };
-        Ok(Self::with_mode(file, way))
+        let is_file = file.metadata()?.is_file();
+        let mut disk = Self::with_mode(file, if is_file { WriteMode::DontCache } else { WriteMode::Stream });
+        if is_file {
+            disk.find_mode()?;
+        }
+        Ok(disk)
+    }
+
+    /// Tries the first mode with a byte that the file does not keep, so that [`Self::mode`] is right before the first write.
+    /// What else fails is for that write to report.
+    fn find_mode(&mut self) -> io::Result<()> {
+        let tried = write_uncached(&self.file, &[0], 0);
+        self.file.set_len(0)?;
+        if tried.is_err_and(|error| is_unsupported(&error)) {
+            self.fall_back();
+        }
+        Ok(())
     }
 
     fn with_mode(file: File, way: WriteMode) -> Self {
@@ -63,7 +78,7 @@ impl DiskFile {
         }
     }
 
-    /// How it is written, as far as is known before the first write.
+    /// How it is written.
     pub fn mode(&self) -> WriteMode {
         self.mode
     }

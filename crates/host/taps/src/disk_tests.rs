@@ -93,8 +93,8 @@ fn a_way_that_the_file_system_does_not_know_is_left_for_the_next() {
     let before = disk.mode();
     disk.write(b"abc").unwrap();
     disk.write(&[7; 5000]).unwrap();
-    assert_eq!(before, WriteMode::DontCache);
-    assert_ne!(disk.mode(), WriteMode::DontCache, "shared memory was written past itself");
+    assert_ne!(before, WriteMode::DontCache, "shared memory was written past itself");
+    assert_eq!(disk.mode(), before, "a mode that was known before the first write");
     disk.finish().unwrap();
     assert_eq!(std::fs::read(&place.0).unwrap(), [&b"abc"[..], &[7; 5000]].concat());
 }
