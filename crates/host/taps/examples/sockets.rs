@@ -1,5 +1,5 @@
-//! Benchmark of the socket tap: events captured and resources used. Usage: `sockets PID sockets|calls
-//! SECONDS`.
+//! Benchmark of the socket tap: events captured and resources used. Usage: `sockets PID
+//! sockets|events|calls SECONDS`.
 //!
 //! The records go to the decoder. The last line of output is JSON.
 
@@ -34,8 +34,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let hooks = match hooks.as_str() {
         "sockets" => HookKind::Sockets,
+        "events" => HookKind::SocketEvents,
         "calls" => HookKind::SystemCalls,
-        other => return Err(format!("hooks are sockets or calls, not {other}").into()),
+        other => return Err(format!("hooks are sockets, events or calls, not {other}").into()),
     };
     let until = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
     let mut tap = SocketTap::open(&SocketTapOptions {

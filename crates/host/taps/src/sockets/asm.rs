@@ -110,6 +110,8 @@ const STORE_CONSTANT: u8 = 0x62;
 const ATOMIC: u8 = 0xc3;
 const EXCHANGE: i32 = 0xe1;
 const CALL: u8 = 0x85;
+/// In the source of a call.
+const KERNEL_FUNCTION: u8 = 2;
 const EXIT: u8 = 0x95;
 /// Takes two places; the kernel puts a map's address there if the source says 1.
 const LOAD_LONG: u8 = 0x18;
@@ -194,6 +196,11 @@ impl Assembler {
         self.push(CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
+    /// Calls a function of the kernel that is no helper, by its number in the kernel's type information.
+    pub fn call_kernel(&mut self, function: i32) {
+        self.code.push(instruction(CALL, 0, KERNEL_FUNCTION, 0, function));
+    }
+
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.push(JUMP, Reg::R0, Reg::R0, 0, 0);
@@ -235,6 +242,7 @@ mod tests {
         asm.set(Reg::R6, -2);
         asm.combine(Op::Sub, Reg::R2, Reg::R9);
         asm.compute(Op::ShiftRight, Reg::R0, 32);
+        asm.call_kernel(4711);
         asm.load(Size::Eight, Reg::R7, Reg::R6, 112);
         asm.load(Size::Four, Reg::R1, Reg::Frame, -8);
         asm.load(Size::Two, Reg::R1, Reg::Frame, -8);
@@ -256,6 +264,7 @@ mod tests {
                 [0xb7, 0x06, 0, 0, 0xfe, 0xff, 0xff, 0xff],
                 [0x1f, 0x92, 0, 0, 0, 0, 0, 0],
                 [0x77, 0x00, 0, 0, 32, 0, 0, 0],
+                [0x85, 0x20, 0, 0, 0x67, 0x12, 0, 0],
                 [0x79, 0x67, 112, 0, 0, 0, 0, 0],
                 [0x61, 0xa1, 0xf8, 0xff, 0, 0, 0, 0],
                 [0x69, 0xa1, 0xf8, 0xff, 0, 0, 0, 0],

@@ -21,6 +21,7 @@ const MAP_OF_MAPS: u32 = 12;
 const MAP_RING: u32 = 27;
 const MAP_MMAPABLE: u32 = 1 << 10;
 const TYPE_PROBE: u32 = 2;
+const TYPE_TRACEPOINT: u32 = 5;
 const TYPE_RAW_TRACEPOINT: u32 = 17;
 const TYPE_TRACING: u32 = 26;
 const TYPED_TRACEPOINT: u32 = 23;
@@ -37,7 +38,9 @@ pub enum AttachType {
     BtfTracepoint(u32),
     /// At a tracepoint of this name.
     RawTracepoint(&'static str),
-    /// Where a process calls a function of its own; `uprobe.rs` switches it on.
+    /// At the perf event of a tracepoint (`GROUP/NAME`); `perf_event.rs` switches it on.
+    PerfTracepoint(&'static str),
+    /// Where a process calls a function of its own; `perf_event.rs` switches it on.
     Uprobe,
 }
 
@@ -235,6 +238,7 @@ pub fn load_program(name: &'static str, code: &[u64], hook: AttachType) -> Resul
     let (kind, attach_kind, attach_type) = match hook {
         AttachType::BtfTracepoint(number) => (TYPE_TRACING, TYPED_TRACEPOINT, number),
         AttachType::RawTracepoint(_) => (TYPE_RAW_TRACEPOINT, 0, 0),
+        AttachType::PerfTracepoint(_) => (TYPE_TRACEPOINT, 0, 0),
         AttachType::Uprobe => (TYPE_PROBE, 0, 0),
     };
     let attributes = |log: &mut [u8]| LoadProgram {
@@ -277,7 +281,7 @@ pub fn attach_program(program: &OwnedFd, hook: AttachType) -> io::Result<OwnedFd
     let name = match hook {
         AttachType::RawTracepoint(name) => Some(CString::new(name)?),
         // Such a program knows where it belongs.
-        AttachType::BtfTracepoint(_) | AttachType::Uprobe => None,
+        AttachType::BtfTracepoint(_) | AttachType::PerfTracepoint(_) | AttachType::Uprobe => None,
     };
     let name = name.as_ref().map_or(0, |name| name.as_ptr() as u64);
     let program = program.as_raw_fd() as u32;

@@ -28,6 +28,7 @@ const HEADER: usize = 24;
 const TYPE: usize = 12;
 const KIND_STRUCTURE: u32 = 4;
 const KIND_TYPEDEF: u32 = 8;
+const KIND_FUNCTION: u32 = 12;
 /// Name, type, offset in bits.
 const MEMBER: usize = 12;
 
@@ -68,6 +69,14 @@ impl<'a> Btf<'a> {
     pub fn tracepoint(&self, name: &str) -> Result<Option<u32>, BtfError> {
         let name = format!("btf_trace_{name}");
         Ok(self.find(KIND_TYPEDEF, &name)?.map(|found| found.number))
+    }
+
+    /// The number of a function of the kernel; `None`: there is no such one.
+    ///
+    /// # Errors
+    /// The types make no sense before it was found.
+    pub fn function(&self, name: &str) -> Result<Option<u32>, BtfError> {
+        Ok(self.find(KIND_FUNCTION, name)?.map(|found| found.number))
     }
 
     /// How many bytes into a structure a member of its own lies; `None`: there is no such one.
@@ -158,6 +167,7 @@ mod tests {
             a_type(0, 19, 1, 12),
             a_type(0, 17, 0, 4),
             a_type(16, 8, 1, 0),
+            a_type(59, 12, 0, 0),
             pair,
         ]
         .concat();
@@ -176,6 +186,7 @@ mod tests {
         let btf = Btf::new(&bytes).unwrap();
         let numbers = ["received", "sent", "closed"].map(|name| btf.tracepoint(name).unwrap());
         assert_eq!(numbers, [Some(10), Some(7), None]);
+        assert_eq!([btf.function("second").unwrap(), btf.function("pair").unwrap()], [Some(11), None]);
         assert_eq!(btf.member("pair", "second").unwrap(), Some(8));
         assert_eq!(btf.member("pair", "third").unwrap(), None);
         assert_eq!(btf.member("pai", "second").unwrap(), None);

@@ -4,14 +4,15 @@ use super::SocketTapOptions;
 use super::bpf::{self, Array, AttachType};
 use super::btf::Btf;
 use super::error::TapError;
+use super::kernel_version;
+use super::perf_event::{self, ProbePoint};
 use super::program::{
-    self, CALL, COUNTS, ENTRY, ProgramContext, SCRATCH_BYTES, SocketFilter, at_begin_of_tls,
-    at_return_of_tls, socket_program,
+    self, CALL, COUNTS, ENTRY, PreemptionControl, ProgramContext, SCRATCH_BYTES, SocketArguments,
+    SocketFilter, at_begin_of_tls, at_return_of_tls, socket_program,
 };
 use super::record::{CLIENT, SERVER, SnapLengths};
 use super::ring::Rings;
 use super::tls::TlsLibrary;
-use super::uprobe::{self, ProbePoint};
 use crate::architecture::Abi;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::{fmt, io};
@@ -25,12 +26,18 @@ const MAX_CONNECTIONS: u32 = 1 << 16;
 const MAX_DESCRIPTORS: usize = 1 << 18;
 /// Threads that are in the TLS library at a time.
 const MAX_THREADS: u32 = 1 << 14;
+/// Since then a program at a tracepoint can be preempted, and the kernel skips it for all threads that run on the CPU
+/// meanwhile. Programs at perf events still run with preemption disabled. Source: `DECLARE_TRACE` of
+/// include/linux/tracepoint.h, `DECLARE_EVENT_CLASS` of include/trace/perf.h.
+const PREEMPTS_TRACEPOINTS: [u32; 3] = [7, 0, 0];
 
 /// Tracepoints of the kernel programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookKind {
     /// At the tracepoints that every socket passes when bytes have moved; Linux 6.3 and type information.
     Sockets,
+    /// At the perf events of the same tracepoints, where nothing preempts a program; Linux 6.18 and tracefs.
+    SocketEvents,
     /// At the tracepoints that every system call of the host passes.
     SystemCalls,
 }
@@ -39,6 +46,7 @@ impl fmt::Display for HookKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             HookKind::Sockets => "tracepoints of sockets",
+            HookKind::SocketEvents => "tracepoints of sockets (perf events)",
             HookKind::SystemCalls => "tracepoints of all system calls",
         })
     }
@@ -77,32 +85,46 @@ pub struct HookSetup<'a> {
     pub options: &'a SocketTapOptions,
 }
 
-/// Maps that several programs share.
+/// What several programs share.
 #[derive(Clone, Copy)]
 struct Shared {
+    /// The map of connections.
     entries: i32,
+    preemption: Option<PreemptionControl>,
 }
 
 impl HookSetup<'_> {
     /// # Errors
     /// Not permitted, or not possible here; what is inside TLS is no reason for either.
     pub fn attach(&self) -> Result<AttachedHooks, TapError> {
-        match self.options.hooks {
-            Some(HookKind::Sockets) => self.attach_to_sockets(),
-            Some(HookKind::SystemCalls) => self.attach_to_system_calls(),
-            None => match self.attach_to_sockets() {
-                Ok(on) => Ok(on),
+        if let Some(kind) = self.options.hooks {
+            return self.attach_to(kind);
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for &kind in kinds_to_try(&kernel_version::release()) {
+            match self.attach_to(kind) {
+                Ok(on) if reasons.is_empty() => return Ok(on),
+                Ok(on) => return Ok(AttachedHooks { fallback_reason: Some(reasons.join("; ")), ..on }),
                 // Nor would the others be permitted.
-                Err(error @ TapError::NotPermitted { .. }) => Err(error),
-                Err(error) => match self.attach_to_system_calls() {
-                    Ok(on) => Ok(AttachedHooks { fallback_reason: Some(error.to_string()), ..on }),
-                    Err(also) => Err(TapError::Unsupported(format!("{error}; and system calls: {also}"))),
-                },
-            },
+                Err(error @ TapError::NotPermitted { .. }) => return Err(error),
+                Err(error) if kind == HookKind::SystemCalls => {
+                    reasons.push(format!("and system calls: {error}"))
+                }
+                Err(error) => reasons.push(error.to_string()),
+            }
+            reasons.dedup();
+        }
+        Err(TapError::Unsupported(reasons.join("; ")))
+    }
+
+    fn attach_to(&self, kind: HookKind) -> Result<AttachedHooks, TapError> {
+        match kind {
+            HookKind::Sockets | HookKind::SocketEvents => self.attach_to_sockets(kind),
+            HookKind::SystemCalls => self.attach_to_system_calls(),
         }
     }
 
-    fn attach_to_sockets(&self) -> Result<AttachedHooks, TapError> {
+    fn attach_to_sockets(&self, kind: HookKind) -> Result<AttachedHooks, TapError> {
         let path = || self.options.btf.display().to_string();
         let bytes = std::fs::read(&self.options.btf).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => TapError::Unsupported(format!(
@@ -124,9 +146,28 @@ impl HookSetup<'_> {
             Ok(btf.member(of, name).map_err(bad)?.ok_or_else(missing)? as i32)
         };
         let (received, sent) = (tracepoint("sock_recv_length")?, tracepoint("sock_send_length")?);
+        let (at_received, at_sent, arguments) = if kind == HookKind::SocketEvents {
+            let field = |name| member("trace_event_raw_sock_msg_length", name).map(|offset| offset as i16);
+            (
+                AttachType::PerfTracepoint("sock/sock_recv_length"),
+                AttachType::PerfTracepoint("sock/sock_send_length"),
+                SocketArguments::Event {
+                    socket: field("sk")?,
+                    result: field("ret")?,
+                    flags: field("flags")?,
+                    inode: member("sock", "sk_ino")?,
+                },
+            )
+        } else {
+            (AttachType::BtfTracepoint(received), AttachType::BtfTracepoint(sent), SocketArguments::Typed)
+        };
         // What was not used for longest goes.
         let entries = create_hash_map("toll_sockets", ENTRY, MAX_CONNECTIONS, true)?;
-        let shared = Shared { entries: entries.as_raw_fd() };
+        let function = |name| Ok(btf.function(name).map_err(bad)?.map(|number| number as i32));
+        let preemption = function("bpf_preempt_disable")?
+            .zip(function("bpf_preempt_enable")?)
+            .map(|(disable, enable)| PreemptionControl { disable, enable });
+        let shared = Shared { entries: entries.as_raw_fd(), preemption };
         let calls = create_hash_map("toll_tls_calls", CALL, MAX_THREADS, false)?;
         let library = TlsLibrary::find(self.server)
             .and_then(|library| (self.options.check_return_probes)(self.server).map(|()| library));
@@ -135,21 +176,22 @@ impl HookSetup<'_> {
             unix_name: member("unix_sock", "addr")?,
             v6_peer: member("sock_common", "skc_v6_daddr")?,
             tls_calls: library.is_ok().then_some(calls.as_raw_fd()),
+            arguments,
         };
         let at = |side| {
             let view = &view;
             move |scene: ProgramContext<'_>| socket_program(scene, side, view)
         };
         let mut programs = vec![
-            self.load_and_attach("toll_received", AttachType::BtfTracepoint(received), shared, at(CLIENT))?,
-            self.load_and_attach("toll_sent", AttachType::BtfTracepoint(sent), shared, at(SERVER))?,
+            self.load_and_attach("toll_received", at_received, shared, at(CLIENT))?,
+            self.load_and_attach("toll_sent", at_sent, shared, at(SERVER))?,
         ];
         let tls = library.and_then(|library| {
             programs.extend(self.attach_to_tls(&library, &calls, shared).map_err(|error| error.to_string())?);
             Ok(library.name)
         });
         Ok(AttachedHooks {
-            hooks: HookKind::Sockets,
+            hooks: kind,
             fallback_reason: None,
             tls_library: tls,
             descriptors: None,
@@ -160,7 +202,7 @@ impl HookSetup<'_> {
     fn attach_to_system_calls(&self) -> Result<AttachedHooks, TapError> {
         let descriptors = Array::new("toll_sockets", ENTRY, max_descriptors(self.server))
             .map_err(|error| TapError::from_kernel("make a map", error))?;
-        let shared = Shared { entries: descriptors.fd.as_raw_fd() };
+        let shared = Shared { entries: descriptors.fd.as_raw_fd(), preemption: None };
         let programs = vec![
             self.load_and_attach(
                 "toll_call_begins",
@@ -208,7 +250,7 @@ impl HookSetup<'_> {
             // Those at the beginning write no records.
             let room = if moment == ProbePoint::Return { SCRATCH_BYTES } else { COUNTS };
             let (rooms, fd) = self.load_program(name, AttachType::Uprobe, shared, room, write)?;
-            let link = uprobe::attach_uprobe(&fd, &library.path, offset, moment, self.server)
+            let link = perf_event::attach_uprobe(&fd, &library.path, offset, moment, self.server)
                 .map_err(|error| TapError::from_kernel("look at the server's TLS library", error))?;
             Ok(LoadedProgram { scratch: rooms, fd, link: Some(link) })
         });
@@ -223,8 +265,13 @@ impl HookSetup<'_> {
         write: impl Fn(ProgramContext<'_>) -> Option<Vec<u64>>,
     ) -> Result<LoadedProgram, TapError> {
         let (rooms, fd) = self.load_program(name, hook, shared, SCRATCH_BYTES, write)?;
-        let link = bpf::attach_program(&fd, hook)
-            .map_err(|error| TapError::from_kernel("switch a program on", error))?;
+        let what = "switch a program on";
+        let link = match hook {
+            // Who may not read its number may still be permitted the others.
+            AttachType::PerfTracepoint(name) => perf_event::attach_tracepoint(&fd, name)
+                .map_err(|source| TapError::Failed { what, source })?,
+            _ => bpf::attach_program(&fd, hook).map_err(|error| TapError::from_kernel(what, error))?,
+        };
         Ok(LoadedProgram { scratch: rooms, fd, link: Some(link) })
     }
 
@@ -245,12 +292,19 @@ impl HookSetup<'_> {
             entries: shared.entries,
             rings: self.rings.by_cpu.as_raw_fd(),
             scratch: rooms.fd.as_raw_fd(),
+            preemption: shared.preemption,
         };
         let code = write(scene).ok_or_else(|| {
             TapError::Unsupported(format!("the program {name} cannot be written for this machine"))
         })?;
         Ok((rooms, bpf::load_program(name, &code, hook)?))
     }
+}
+
+/// The best first.
+fn kinds_to_try(release: &str) -> &'static [HookKind] {
+    const ALL: [HookKind; 3] = [HookKind::SocketEvents, HookKind::Sockets, HookKind::SystemCalls];
+    if kernel_version::parse(release) >= PREEMPTS_TRACEPOINTS { &ALL } else { &ALL[1..] }
 }
 
 fn create_hash_map(
@@ -276,4 +330,20 @@ pub fn possible_cpus() -> usize {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
     last.map_or(1024, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_events_are_tried_first_where_tracepoints_can_be_preempted() {
+        assert_eq!(kinds_to_try("6.19.14-amd64"), [HookKind::Sockets, HookKind::SystemCalls]);
+        for release in ["7.0.0-rc1", "7.2.13+deb14-amd64"] {
+            assert_eq!(
+                kinds_to_try(release),
+                [HookKind::SocketEvents, HookKind::Sockets, HookKind::SystemCalls]
+            );
+        }
+    }
 }

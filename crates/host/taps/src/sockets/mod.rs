@@ -11,12 +11,13 @@ mod descriptors;
 mod elf;
 mod error;
 mod hooks;
+mod kernel_version;
+mod perf_event;
 mod program;
 mod record;
 mod return_probes;
 mod ring;
 mod tls;
-mod uprobe;
 
 pub use descriptors::listens_on;
 pub use error::TapError;
@@ -53,7 +54,7 @@ pub struct SocketTapOptions {
     pub keep_server: usize,
     /// All rings together, 1 MiB to 1 GiB; rounded up to a power of two.
     pub buffer_bytes: usize,
-    /// `None`: sockets, and system calls where these cannot be had.
+    /// `None`: sockets in the way that loses nothing on this kernel, and system calls where these cannot be had.
     pub hooks: Option<HookKind>,
     /// The kernel's type information.
     pub btf: PathBuf,

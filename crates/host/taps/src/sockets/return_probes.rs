@@ -6,6 +6,7 @@
 //! - Before Linux 6.11, a return probe broke a user shadow stack. Mended in 6.6.44 and 6.10.3 too. No child can try that, as
 //!   it takes a processor and a C library with shadow stacks: the version decides.
 
+use super::kernel_version;
 use crate::architecture::OWN;
 use crate::seccomp;
 use nix::sys::signal::Signal;
@@ -27,8 +28,7 @@ pub fn check_return_probes(pid: u32) -> Result<(), String> {
             "the state of process {pid} cannot be read, without which a return probe may kill it: {error}"
         )
     })?;
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    check(&statuses, release.trim(), seccomp_fails_return_probes)
+    check(&statuses, &kernel_version::release(), seccomp_fails_return_probes)
 }
 
 /// Status of each thread: filters and shadow stacks are each thread's own.
@@ -64,10 +64,7 @@ fn check(statuses: &[String], release: &str, seccomp_fails: impl FnOnce() -> boo
 }
 
 fn breaks_shadow_stacks(release: &str) -> bool {
-    let mut numbers = release
-        .split(|character: char| !character.is_ascii_digit())
-        .map_while(|number| number.parse::<u32>().ok());
-    let version = [(); 3].map(|()| numbers.next().unwrap_or(0));
+    let version = kernel_version::parse(release);
     version < [6, 6, 44] || ([6, 7, 0]..[6, 10, 3]).contains(&version)
 }
 
@@ -158,9 +155,8 @@ mod tests {
 
     #[test]
     fn this_kernel_is_tried_and_says_the_same_as_its_version() {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-        let mut numbers = release.trim().split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
-        let version = [(); 3].map(|()| numbers.next().unwrap_or(0));
+        let release = kernel_version::release();
+        let version = kernel_version::parse(&release);
         // Between these a vendor may have mended it.
         let number = OWN.as_ref().and_then(|own| own.return_probe_call);
         if let Some(number) = number

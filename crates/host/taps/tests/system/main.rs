@@ -141,6 +141,25 @@ fn every_question_over_tcp_is_seen_at_sockets() {
 }
 
 #[test]
+fn every_question_is_seen_at_perf_events() {
+    if !may_hook() || !has_perf_events() {
+        return;
+    }
+    assert_counts_agree("unix", HookKind::SocketEvents);
+    assert_counts_agree("tcp", HookKind::SocketEvents);
+}
+
+/// Linux 6.18 or later, and the numbers of tracepoints.
+fn has_perf_events() -> bool {
+    let of_sockets = std::path::Path::new("/sys/kernel/tracing/events/sock/sock_recv_length");
+    if !of_sockets.exists() {
+        toll_testkit::skip!("no tracefs: mount -t tracefs tracefs /sys/kernel/tracing");
+        return false;
+    }
+    true
+}
+
+#[test]
 fn a_statement_of_five_megabytes_is_whole_and_one_that_is_cut_says_by_how_much() {
     if !may_hook() {
         return;

@@ -2,7 +2,8 @@
 //!
 //! Their arguments give the socket and the number of bytes. The address of the bytes comes from the arguments
 //! of the system call. A socket is identified by its cookie, which is never reused. So neither its opening
-//! nor its closing has to be observed.
+//! nor its closing has to be observed. At a perf event, where the kernel gives no cookie, inode number and
+//! address identify it: inode numbers come round after 2^32.
 
 use super::{
     BUFFER, DESCRIPTOR, ENTRY, ENTRY_HEAD, ENTRY_SOCKET, Frame, PEEK, ProgramContext, ProgramWriter, R0, R1,
@@ -24,6 +25,16 @@ pub struct SocketFilter {
     pub v6_peer: i32,
     /// The map of calls of the TLS library, where that is looked at.
     pub tls_calls: Option<i32>,
+    pub arguments: SocketArguments,
+}
+
+/// Where a program finds its arguments, and what identifies a socket.
+#[derive(Debug, Clone, Copy)]
+pub enum SocketArguments {
+    /// At a tracepoint: arguments with types.
+    Typed,
+    /// At a perf event: fields of its record by their offsets, and that of the inode's number in `struct sock`.
+    Event { socket: i16, result: i16, flags: i16, inode: i32 },
 }
 
 // `struct sock_common` begins with these, in all kernels that have programs.
@@ -40,7 +51,7 @@ const THREAD: i16 = -72;
 const HEAD_OF_SOCK: i16 = -96;
 const NEW_ENTRY: i16 = -128;
 
-/// `side`: who said what has moved. Arguments: (socket, result, flags).
+/// `side`: who said what has moved. Arguments: socket, result, flags.
 pub fn socket_program(scene: ProgramContext<'_>, side: u8, view: &SocketFilter) -> Option<Vec<u64>> {
     let abi = scene.abi;
     let mut writer = ProgramWriter::new(scene, 0);
@@ -48,18 +59,22 @@ pub fn socket_program(scene: ProgramContext<'_>, side: u8, view: &SocketFilter) 
     writer.asm.copy(R6, R1);
     writer.exit_unless_server();
     let asm = &mut writer.asm;
-    asm.load(Eight, R8, R6, 8);
+    let (socket, result, flags, int) = match view.arguments {
+        SocketArguments::Typed => (0, 8, 16, Eight),
+        SocketArguments::Event { socket, result, flags, .. } => (socket, result, flags, Four),
+    };
+    asm.load(int, R8, R6, result);
     asm.compute(Op::ShiftLeft, R8, 32);
     asm.compute(Op::SignedShiftRight, R8, 32);
     if side == CLIENT {
         // Nothing: the other end has closed.
         asm.jump_if(Condition::SignedLess, R8, 0, out);
-        asm.load(Eight, R1, R6, 16);
+        asm.load(int, R1, R6, flags);
         asm.jump_if(Condition::AnyBit, R1, PEEK, out);
     } else {
         asm.jump_if(Condition::SignedAtMost, R8, 0, out);
     }
-    asm.load(Eight, R7, R6, 0);
+    asm.load(Eight, R7, R6, socket);
     asm.store(Eight, Frame, SOCK, R7);
     asm.call(Helper::Task);
     asm.copy(R1, R0);
@@ -69,10 +84,8 @@ pub fn socket_program(scene: ProgramContext<'_>, side: u8, view: &SocketFilter) 
         asm.store(Eight, Frame, place, R1);
     }
     asm.load(Four, R6, R0, abi.number);
-    asm.copy(R1, R7);
-    asm.call(Helper::Cookie);
-    asm.store(Eight, Frame, COOKIE, R0);
-    let (meet, known) = (asm.label(), asm.label());
+    writer.identify_socket(view.arguments);
+    let (meet, known) = (writer.asm.label(), writer.asm.label());
     writer.load_entry(meet);
     writer.asm.copy(R9, R0);
     if side == CLIENT {
@@ -101,6 +114,31 @@ pub fn socket_program(scene: ProgramContext<'_>, side: u8, view: &SocketFilter) 
 }
 
 impl ProgramWriter<'_> {
+    /// r7: the socket. Its number into the frame.
+    fn identify_socket(&mut self, arguments: SocketArguments) {
+        let out = self.out;
+        let asm = &mut self.asm;
+        match arguments {
+            SocketArguments::Typed => {
+                asm.copy(R1, R7);
+                asm.call(Helper::Cookie);
+                asm.store(Eight, Frame, COOKIE, R0);
+            }
+            SocketArguments::Event { inode, .. } => {
+                asm.address(R1, Frame, i32::from(COOKIE));
+                asm.set(R2, 8);
+                asm.address(R3, R7, inode);
+                asm.call(Helper::ReadKernel);
+                asm.jump_if(Condition::NotEqual, R0, 0, out);
+                asm.load(Eight, R0, Frame, COOKIE);
+                asm.copy(R1, R7);
+                asm.compute(Op::ShiftLeft, R1, 32);
+                asm.combine(Op::Or, R0, R1);
+                asm.store(Eight, Frame, COOKIE, R0);
+            }
+        }
+    }
+
     /// r9: the entry of a socket that was not known; jumps out where it is no client's.
     fn add_connection(&mut self, view: &SocketFilter) {
         let (out, entries) = (self.out, self.context.entries);

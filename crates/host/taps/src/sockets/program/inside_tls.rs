@@ -26,9 +26,11 @@ const COOKIE: i16 = DESCRIPTOR;
 pub fn tls_entry_program(scene: ProgramContext<'_>, calls: i32) -> Option<Vec<u64>> {
     let abi = scene.abi;
     let mut writer = ProgramWriter::new(scene, DECRYPTED);
+    writer.asm.copy(R6, R1);
+    writer.disable_preemption();
     let asm = &mut writer.asm;
     for (register, place) in [(abi.function_first, 0), (abi.second, 8), (abi.third, 16)] {
-        asm.load(Eight, R2, R1, register);
+        asm.load(Eight, R2, R6, register);
         asm.store(Eight, Frame, WAITING + place, R2);
     }
     asm.store_constant(Eight, Frame, WAITING + CALL_SOCKET, 0);
@@ -48,8 +50,9 @@ pub fn tls_exit_program(scene: ProgramContext<'_>, side: u8, calls: i32, sockets
     let abi = scene.abi;
     let mut writer = ProgramWriter::new(scene, DECRYPTED);
     let out = writer.out;
+    writer.asm.copy(R6, R1);
+    writer.disable_preemption();
     let asm = &mut writer.asm;
-    asm.copy(R6, R1);
     asm.call(Helper::ProcessAndThread);
     asm.store(Eight, Frame, THREAD, R0);
     asm.address(R2, Frame, i32::from(THREAD));

@@ -12,7 +12,7 @@ mod at_socket;
 mod connection;
 mod inside_tls;
 
-pub use at_socket::{SocketFilter, socket_program};
+pub use at_socket::{SocketArguments, SocketFilter, socket_program};
 pub use inside_tls::{CALL, tls_entry_program as at_begin_of_tls, tls_exit_program as at_return_of_tls};
 
 use super::asm::{Assembler, Condition, Helper, Label, Op, Reg, Size};
@@ -80,6 +80,13 @@ pub enum SocketCall {
     Closed,
 }
 
+/// Functions that disable and enable preemption, by their numbers in the kernel's type information.
+#[derive(Debug, Clone, Copy)]
+pub struct PreemptionControl {
+    pub disable: i32,
+    pub enable: i32,
+}
+
 /// What all programs know as constants.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramContext<'a> {
@@ -91,6 +98,8 @@ pub struct ProgramContext<'a> {
     pub rings: i32,
     /// And of the one with a room for each CPU, this program's own: it may be interrupted by another.
     pub scratch: i32,
+    /// Functions of the kernel; Linux 6.10.
+    pub preemption: Option<PreemptionControl>,
 }
 
 /// A program, and where all its ways end.
@@ -102,13 +111,15 @@ struct ProgramWriter<'a> {
     context: ProgramContext<'a>,
     /// Bits that all its records bear in their kind.
     kind_flags: u8,
+    /// The function that its end has to call.
+    enable_preemption: Option<i32>,
 }
 
 impl<'a> ProgramWriter<'a> {
     fn new(scene: ProgramContext<'a>, mark: u8) -> Self {
         let mut asm = Assembler::default();
         let out = asm.label();
-        Self { asm, out, release_scratch: None, context: scene, kind_flags: mark }
+        Self { asm, out, release_scratch: None, context: scene, kind_flags: mark, enable_preemption: None }
     }
 
     fn finish(mut self) -> Option<Vec<u64>> {
@@ -117,6 +128,9 @@ impl<'a> ProgramWriter<'a> {
             self.asm.store_constant(Eight, R7, IN_USE_BEFORE, 0);
         }
         self.asm.bind(self.out);
+        if let Some(enable) = self.enable_preemption {
+            self.asm.call_kernel(enable);
+        }
         self.asm.exit();
         self.asm.finish()
     }
@@ -167,6 +181,15 @@ pub fn system_call_entry_program(scene: ProgramContext<'_>) -> Option<Vec<u64>> 
 }
 
 impl ProgramWriter<'_> {
+    /// For hooks where the kernel can preempt a program and run it for another thread, with the same room and, since
+    /// Linux 6.13, the same frame. Comes before the first use of either; r1 to r5 are lost.
+    fn disable_preemption(&mut self) {
+        if let Some(PreemptionControl { disable, enable }) = self.context.preemption {
+            self.asm.call_kernel(disable);
+            self.enable_preemption = Some(enable);
+        }
+    }
+
     /// Ends where another process is at work.
     fn exit_unless_server(&mut self) {
         self.asm.call(Helper::ProcessAndThread);
@@ -240,8 +263,8 @@ impl ProgramWriter<'_> {
         asm.address(R7, R0, COUNTS as i32);
     }
 
-    /// Programs at tracepoints never run twice on a CPU at a time; those at a library's functions may, where one is
-    /// interrupted: the second finds no room, and its record is lost.
+    /// The kernel never runs a program twice on a CPU at a time at a tracepoint, but does at a library's functions, where it
+    /// can preempt one unless that has disabled it: the second finds no room, and its record is lost.
     fn claim_scratch(&mut self) {
         let out = self.out;
         let asm = &mut self.asm;
