@@ -24,6 +24,15 @@ pub fn may_hook() -> bool {
     may
 }
 
+/// True if it may attach to perf events of sockets: Linux 6.18 or later, and tracefs.
+pub fn has_perf_events() -> bool {
+    let has = Path::new("/sys/kernel/tracing/events/sock/sock_recv_length").exists();
+    if !has {
+        toll_testkit::skip!("no tracefs: mount -t tracefs tracefs /sys/kernel/tracing");
+    }
+    has && may_hook()
+}
+
 /// The process that listens there.
 pub fn pid_of(socket: &Path) -> u32 {
     let stream = UnixStream::connect(socket).unwrap();
