@@ -2,6 +2,7 @@
 //! visibly.
 
 mod clients;
+mod compared;
 mod connectors;
 #[path = "../../pure/captures/encoded.rs"]
 #[allow(dead_code, reason = "the tests of `pure` use the rest")]
