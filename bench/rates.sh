@@ -35,15 +35,7 @@ stop_server
 read -r packets queries < <("$toll" digest --json --port $port "$scratch/queries.pcap" |
   python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["ledger"]["frames"]["read"], d["totals"]["queries"])')
 
-send=toll-bench-$$-send receive=toll-bench-$$-receive device=link0
-remove() { ip netns del $send 2>/dev/null || true; ip netns del $receive 2>/dev/null || true; }
-trap 'remove; cleanup' EXIT
-for ns in $send $receive; do
-  ip netns add $ns
-  ip netns exec $ns sysctl -q -w net.ipv6.conf.default.disable_ipv6=1
-done
-ip -n $send link add $device type veth peer name $device netns $receive
-for ns in $send $receive; do ip -n $ns link set $device up; done
+link_namespaces
 last=$(($(nproc) - 1))
 
 # CPU time (ns) and voluntary switches of all threads of a process.

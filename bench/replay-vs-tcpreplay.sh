@@ -20,16 +20,9 @@ need tcpreplay tcpdump ip python3 taskset
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: namespaces need root"; exit 0; }
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
 
-send=toll-bench-$$-send receive=toll-bench-$$-receive device=link0
 memory=$(mktemp -d -p /dev/shm)
-remove() { ip netns del $send 2>/dev/null || true; ip netns del $receive 2>/dev/null || true; rm -rf "$memory"; }
-trap 'remove; cleanup' EXIT
-for ns in $send $receive; do
-  ip netns add $ns
-  ip netns exec $ns sysctl -q -w net.ipv6.conf.default.disable_ipv6=1
-done
-ip -n $send link add $device type veth peer name $device netns $receive
-for ns in $send $receive; do ip -n $ns link set $device up; done
+trap 'cleanup; rm -rf "$memory"' EXIT
+link_namespaces
 [ "$(nproc)" -ge 2 ] || { echo "SKIPPED: sender and receiver need a CPU each"; exit 0; }
 last=$(($(nproc) - 1))
 ip netns exec $receive sh -c "echo 2 > /sys/class/net/$device/queues/rx-0/rps_cpus" # CPU 1

@@ -1,14 +1,28 @@
 # Private MariaDB server for the benchmarks. It ends with the script that sourced this.
 #
 # Gives: need TOOL..., $scratch (gone at the end), start_server PORT [OPTION...] with $server (its
-# pid) and $socket, stop_server.
+# pid) and $socket, stop_server; link_namespaces with $send and $receive (gone at the end) and $device.
 
 scratch=$(mktemp -d)
 export TMPDIR=$scratch # in a shared one, servers delete each other's temporary tables
 socket=$scratch/s server='' ending=()
 # ending: further processes of the script, to be ended before the server.
-cleanup() { kill "${ending[@]}" $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"; }
+cleanup() { kill "${ending[@]}" $server 2>/dev/null || true; wait 2>/dev/null; remove_namespaces; rm -rf "$scratch"; }
 trap cleanup EXIT
+
+send=toll-bench-$$-send receive=toll-bench-$$-receive device=link0
+remove_namespaces() { ip netns del $send 2>/dev/null || true; ip netns del $receive 2>/dev/null || true; }
+
+# Two network namespaces with a link between them, which carries no packets of the kernel's own.
+link_namespaces() {
+  local ns
+  for ns in $send $receive; do
+    ip netns add $ns
+    ip netns exec $ns sysctl -q -w net.ipv6.conf.default.disable_ipv6=1
+  done
+  ip -n $send link add $device type veth peer name $device netns $receive
+  for ns in $send $receive; do ip -n $ns link set $device up; done
+}
 
 need() {
   local tool
