@@ -16,8 +16,7 @@ enum Piece {
 pub(super) struct FoundLiterals {
     pub spans: Vec<Range<usize>>,
     pub comments: Vec<Range<usize>>,
-    /// Quotes, comments and parentheses have an end, no backslash is outside of quotes (but `\N`), and no word follows
-    /// a literal without a space.
+    /// Quotes, comments and parentheses have an end, and no word follows a literal without a space.
     pub is_valid: bool,
 }
 
@@ -100,7 +99,6 @@ fn scan(text: &[u8], reading: Reading, mut each: impl FnMut(Range<usize>, Piece)
             }
             byte => {
                 match byte {
-                    b'\\' => is_valid &= text.get(at + 1) == Some(&b'N'),
                     b'(' => depth += 1,
                     b')' if depth == 0 => is_valid = false,
                     b')' => depth -= 1,

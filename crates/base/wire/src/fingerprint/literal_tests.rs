@@ -42,6 +42,8 @@ fn content() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
 
+/// A statement in this mode: `A` of its form is a literal, `T` a name. One form is refused by servers (a backslash
+/// outside of quotes, but not `\N`); its quotes still have an end.
 fn statement(mode: SqlMode) -> impl Strategy<Value = String> {
     let literal = (content(), any::<bool>(), any::<bool>()).prop_map(move |(c, d, b)| mode.quote(&c, d, b));
     // Under ANSI_QUOTES names may hold anything, too.
@@ -50,26 +52,27 @@ fn statement(mode: SqlMode) -> impl Strategy<Value = String> {
         _ => vec!["a", "`b`", "`it's`", "`d\"`", "`e\\`"],
     });
     let form = prop::sample::select(vec![
-        "select A from N where N = A and N in (A, A) order by N asc limit 1",
-        "insert into N (N, N) values (A, A), (A, A)",
+        "select A from T where T = A and T in (A, A) order by T asc limit 1",
+        "insert into T (T, T) values (A, A), (A, A)",
         "replace into t values (A, A, A)",
-        "update N set N = A, N=A where N like A escape A",
-        "select A /* it's zsecretz */ , A from N -- zsecretz's end\n where N = A",
-        "select x'4d', N'a', _utf8 A, \\N, A from N",
+        "update T set T = A, T=A where T like A escape A",
+        "select A /* it's zsecretz */ , A from T -- zsecretz's end\n where T = A",
+        "select x'4d', N'a', _utf8 A, \\N, A from T",
+        "select x'4d', TA, _utf8 A, \\T, A from T",
         "call p(A, A)",
-        "select A from N union select A from N union all select A from N",
+        "select A from T union select A from T union all select A from T",
         "set @a = A, @b = A",
-        "create table N as select A, A from N",
+        "create table T as select A, A from T",
         "load data local infile A into table t fields terminated by A",
         "show tables like A",
-        "delete from N where N=A or N=A# end\n or N=A",
+        "delete from T where T=A or T=A# end\n or T=A",
     ]);
     (form, prop::collection::vec(literal, 8), prop::collection::vec(name, 8)).prop_map(
         |(form, literals, names)| {
             let (mut literals, mut names) = (literals.into_iter().cycle(), names.into_iter().cycle());
             let fill = |char| match char {
                 'A' => literals.next().unwrap_or_default(),
-                'N' => names.next().unwrap_or_default().to_owned(),
+                'T' => names.next().unwrap_or_default().to_owned(),
                 other => String::from(other),
             };
             form.chars().map(fill).collect()
@@ -128,4 +131,7 @@ fn a_backslash_before_the_end_of_a_literal_is_read_as_the_server_reads_it() {
     let both = r"select 'a\' as one, 'b\' as two";
     assert_eq!(shown(both, BackslashMode::Plain), "select ? as one, ? as two");
     assert!(!shown(both, BackslashMode::Unknown).contains('b'), "{}", shown(both, BackslashMode::Unknown));
+    // No server runs this one; what is a literal without escapes is hidden all the same.
+    let refused = r"select x'4d', _utf8 '\', \a, '*/secretone-- ' from a";
+    assert_eq!(shown(refused, BackslashMode::Unknown), "select ?, _utf? ?");
 }

@@ -1,9 +1,9 @@
 //! Readings of quotes and backslashes under the sql_mode of a server. Hides literals where readings differ.
 //!
 //! A backslash escapes in `'...'` and `"..."`; under NO_BACKSLASH_ESCAPES in neither. Under ANSI_QUOTES `"..."` is a
-//! name, in which it does not. In a statement that the server could run, quotes and parentheses have an end, and no
-//! backslash is outside of quotes; `'a'b` (an alias without a space) is valid, but nobody writes it. Mostly one reading
-//! is left. Where several are, everything that is a literal in any of them is hidden.
+//! name, in which it does not. In a statement that the server could run, quotes and parentheses have an end;
+//! `'a'b` (an alias without a space) is valid, but nobody writes it. Mostly one reading is left. Where several are,
+//! everything that is a literal in any of them is hidden.
 
 use super::literal;
 use std::borrow::Cow;
