@@ -18,7 +18,7 @@ use toll_agent::capture::{
     self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TapKind,
 };
 use toll_agent::rotation::Rotate;
-use toll_digest::classes::GroupBy;
+use toll_digest::classes::{GroupBy, Limit};
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
 
@@ -104,6 +104,9 @@ pub struct Capture {
     /// With --digest: common property of the queries of a class [default: fingerprint]
     #[arg(long, value_parser = GroupByParser, requires = "digest", help_heading = "Output")]
     group_by: Option<GroupBy>,
+    /// With --digest: show so many classes, or so many percent of the query time, or the lesser of both [default: 95%:20]
+    #[arg(long, value_name = "PERCENT:COUNT", requires = "digest", help_heading = "Output")]
+    limit: Option<Limit>,
     /// With --stream: this sender's key file, made at the receiver
     #[arg(long, value_name = "FILE", requires = "stream", help_heading = "Destination")]
     key: Option<PathBuf>,
@@ -246,6 +249,7 @@ fn to_options(arguments: Capture) -> anyhow::Result<CaptureOptions> {
         user: arguments.drop_to,
         digest_interval: arguments.every,
         group_by: arguments.group_by.unwrap_or_default(),
+        limit: arguments.limit.unwrap_or_default(),
         key: arguments.key,
         plain: arguments.plain,
         metrics: arguments.metrics,

@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{BufferFill, SenderKey, StreamSink};
 use tap::{Tap, TapCounters};
-use toll_digest::classes::GroupBy;
+use toll_digest::classes::{GroupBy, Limit};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
@@ -88,6 +88,7 @@ pub struct CaptureOptions {
     pub digest_interval: Option<Duration>,
     /// Of a digest.
     pub group_by: GroupBy,
+    pub limit: Limit,
     pub key: Option<PathBuf>,
     /// Streams without a key.
     pub plain: bool,
@@ -290,6 +291,7 @@ fn open_output(
                 PrintOptions::with_defaults(options.json, describe_tap(options), front.digest_writer());
             how.settings.group_by = options.group_by;
             how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
+            how.limit = options.limit;
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.
