@@ -18,6 +18,7 @@ mod lines;
 mod plan;
 mod report;
 mod report_class;
+pub mod response_times;
 mod sample_estimator;
 mod schema;
 mod select;
