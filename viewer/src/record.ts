@@ -206,6 +206,11 @@ queries: number | null, counted_by: string | null, pt_query_digest: QueryCount |
  */
 encrypted?: boolean, };
 
+/**
+ * Who sends the queries.
+ */
+export type Asker = "users" | "probe";
+
 export type Axis = { label: string, unit: string, log: boolean, 
 /**
  * Names of the positions, where it has no scale.
@@ -425,6 +430,15 @@ by_rate?: boolean,
  * True if it needs longer windows than steady outcomes do: if a run has some, only those count.
  */
 long_windows?: boolean, };
+
+/**
+ * Layout of the rounds.
+ */
+export type Design = "rounds" | { "blocks": { 
+/**
+ * Window lengths of the first blocks, seconds, which raise the exposure and are not judged.
+ */
+ramp_s: Array<number>, } };
 
 /**
  * An arm whose truth is known.
@@ -847,7 +861,7 @@ advised: string | null,
  */
 text: string, };
 
-export type Party = "host" | "server" | "driver" | "treatment" | "remote" | "toll" | "irq" | "rest";
+export type Party = "host" | "server" | "server-wait" | "driver" | "treatment" | "remote" | "toll" | "irq" | "rest";
 
 /**
  * A stretch in which a process of a treatment wrote nothing.
@@ -985,7 +999,15 @@ server?: Server | null,
  */
 setup: Setup, arms: Array<Arm>, 
 /**
- * One permutation of arm names for each round.
+ * How rounds are laid out; absent: each arm once a round.
+ */
+design?: Design, 
+/**
+ * Classes of the users' queries and their weights, from a pilot under their own traffic; empty: none were seen.
+ */
+classes?: Array<QueryClass>, 
+/**
+ * Arm names of each round, in the order that was drawn.
  */
 order: Array<Array<string>>, 
 /**
@@ -1107,6 +1129,23 @@ drain_s?: number,
 keep_stdout?: boolean, };
 
 export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes" | "output_bytes" | "first_output_s" | "longest_pause_s" | "paused_s" | "sent_mbps";
+
+/**
+ * A class of the users' queries.
+ */
+export type QueryClass = { 
+/**
+ * The digest's name of it, or an event name of performance_schema.
+ */
+name: string, 
+/**
+ * What its queries do, in a few words.
+ */
+title: string, 
+/**
+ * Share of the pilot's queries; those of all classes sum to 1.
+ */
+weight: number, };
 
 export type QueryCount = { queries: number, 
 /**
@@ -1325,7 +1364,7 @@ export type Signal = "INT" | "TERM" | "KILL" | "USR1";
 /**
  * Source readings of an outcome within a window.
  */
-export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, name?: string | null, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "stages", column: StagesColumn, } | { "from": "trial", column: TrialColumn, };
+export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, name?: string | null, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "stages", column: StagesColumn, } | { "from": "trial", column: TrialColumn, } | { "from": "by-class", of: Asker, };
 
 /**
  * Rounds in parts that are apart in time, so that what a host is like at one hour is not taken for what it is like.

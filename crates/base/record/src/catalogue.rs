@@ -137,6 +137,9 @@ fn check_aggregate(outcome: &Definition) -> anyhow::Result<()> {
             matches!(outcome.aggregate, Sum | Rate | PerQuery),
             "CPU time is read at the ends of a window: use \"sum\", \"rate\" or \"per-query\"",
         ),
+        Source::ByClass { .. } => {
+            (outcome.aggregate == Mean, "response times at a fixed mix have a \"mean\"")
+        }
         Source::Artefact { .. } | Source::Trial { .. } | Source::Stages { .. } => (
             !matches!(outcome.aggregate, Quantile(_) | Above(_)),
             "there is one such number in a window, and no quantile or share of it",

@@ -9,6 +9,7 @@
 mod artefact;
 pub mod catalogue;
 mod chart;
+mod design;
 mod host;
 mod latency;
 mod limit;
@@ -29,12 +30,13 @@ mod typescript;
 
 pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
 pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
+pub use design::{Design, QueryClass};
 pub use host::{CountedClock, Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use limit::{Limit, LimitResult};
 pub use outcome::{
-    Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
-    Source, StagesColumn, TrialColumn, Zeros,
+    Aggregate, ArtefactColumn, Asker, Compare, Contrast, Definition, LoadColumn, Pareto, Party,
+    ProcessColumn, Source, StagesColumn, TrialColumn, Zeros,
 };
 pub use packet_accounting::{Ledger, LedgerStage, Losses, Sent, Stage};
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
@@ -51,8 +53,8 @@ pub use run_dir::{
     CAPTURES_FILE, MEASURED, ReadError, RunDir, RunWriter, read_plan, temporary_path, write_json,
 };
 pub use sample::{
-    Bin, Cut, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick,
-    by_code,
+    Bin, ClassSample, ClassTimes, Cut, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second,
+    ServerSample, Tick, by_code,
 };
 pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use spread::Spread;

@@ -65,6 +65,17 @@ pub enum Source {
     Stages { column: StagesColumn },
     /// The trial itself.
     Trial { column: TrialColumn },
+    /// Response times of the server's own users at a fixed mix of classes, or of toll's probe queries, microseconds.
+    ByClass { of: Asker },
+}
+
+/// Who sends the queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Asker {
+    Users,
+    Probe,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +94,8 @@ pub enum Party {
     /// All of this host, without what stands in for the far end of a network.
     Host,
     Server,
+    /// Not a use of the CPU: the wait of the server's threads for one.
+    ServerWait,
     Driver,
     Treatment,
     Remote,

@@ -1,6 +1,6 @@
 //! Resolved plan of a run: every variant, every default, the order and the seed.
 
-use crate::{Definition, Long, Pilot, Setup, Spread};
+use crate::{Design, Long, Pilot, QueryClass, Setup, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -71,7 +71,13 @@ pub struct Plan {
     /// Test setup of the trials; empty in runs of 2026-11-21, which did not record it.
     pub setup: Setup,
     pub arms: Vec<Arm>,
-    /// One permutation of arm names for each round.
+    /// How rounds are laid out; absent: each arm once a round.
+    #[serde(default, skip_serializing_if = "Design::is_rounds")]
+    pub design: Design,
+    /// Classes of the users' queries and their weights, from a pilot under their own traffic; empty: none were seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<QueryClass>,
+    /// Arm names of each round, in the order that was drawn.
     pub order: Vec<Vec<String>>,
     /// Fraction of the window by which each window's start is jittered, drawn from the seed.
     pub jitter: f64,
@@ -113,31 +119,6 @@ impl Clock {
             Self::Real => "s",
             Self::Counted => "G instr",
         }
-    }
-}
-
-impl Plan {
-    /// True if the windows of this round are the longer ones.
-    pub fn is_long_round(&self, round: u32) -> bool {
-        self.long.as_ref().is_some_and(|long| long.rounds.contains(&round))
-    }
-
-    /// True if windows of this round count for an outcome. Outcomes that need long windows use only those, if
-    /// there are any.
-    pub fn measures_outcome(&self, outcome: &Definition, round: u32) -> bool {
-        !outcome.long_windows || self.long.is_none() || self.is_long_round(round)
-    }
-
-    /// True if the queries in this round's artifacts are counted: only those of the longer windows, if there
-    /// are any.
-    pub fn counts_queries(&self, round: u32) -> bool {
-        self.long.is_none() || self.is_long_round(round)
-    }
-
-    /// Length of windows that last for a time, in this round.
-    pub fn round_window_s(&self, round: u32) -> f64 {
-        let long = self.long.as_ref().filter(|_| self.is_long_round(round));
-        long.map_or(self.window_s, |long| long.window_s)
     }
 }
 

@@ -17,6 +17,7 @@ pub enum Sample {
     Own(OwnSample),
     Output(OutputSample),
     Cut(Cut),
+    Classes(ClassSample),
     /// Of a kind that a newer toll wrote.
     #[serde(other)]
     Unknown,
@@ -211,6 +212,28 @@ pub struct OwnSample {
     pub memory_bytes: u64,
     /// Cumulative; what they wrote towards storage (`write_bytes` of `/proc/PID/io`).
     pub written_bytes: u64,
+}
+
+/// Response times that a server's own users saw in a short stretch, by class of query, or those of toll's probe queries.
+/// `mono_us` is the stretch's *end*.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassSample {
+    pub mono_us: u64,
+    pub width_us: u64,
+    /// Of the plan's classes, by their names there; of probe queries one, `probe`.
+    pub classes: BTreeMap<String, ClassTimes>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassTimes {
+    pub count: u64,
+    /// Sum of ln(microseconds).
+    pub ln_us_sum: f64,
+}
+
+impl ClassSample {
+    /// Name of the class of toll's probe queries.
+    pub const PROBE: &str = "probe";
 }
 
 /// End of a run that could not go on: at most one, after its last trial.

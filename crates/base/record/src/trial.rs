@@ -111,6 +111,10 @@ pub struct Cpu {
     /// Absent where the server's process is not known. Older runs have 0 there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_us: Option<u64>,
+    /// Time that the server's threads, ready to run, have waited for a CPU; absent where its process is not known, in older runs, and
+    /// on the counted clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_wait_us: Option<u64>,
     pub driver_us: u64,
     /// The treatment's process group, living and reaped.
     pub treatment_us: u64,

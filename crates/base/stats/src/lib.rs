@@ -49,9 +49,10 @@ mod randomisation;
 mod ratio_of_means;
 pub mod schedule;
 mod seeded_rng;
-mod sequence;
+mod sign_sequence;
 mod signflip;
 mod stalls;
+mod strata;
 mod verdict;
 
 pub use autocorrelation::{Autocorrelation, block_length, lag1_autocorrelation, stationary_bootstrap};
@@ -79,10 +80,11 @@ pub use quantiles::{normal_cdf, normal_quantile, student_t_cdf, student_t_quanti
 pub use randomisation::{draw_jitters, draw_orders};
 pub use ratio_of_means::ratio_of_means;
 pub use seeded_rng::SeededRng;
-pub use sequence::{MIN_SEQUENCE_ROUNDS, confidence_sequence};
+pub use sign_sequence::{blocks_for_sequence, sequence_mde, sign_sequence, sign_sequence_p};
 pub use signflip::{SignFlip, rounds_for_interval, sign_flip, simultaneous_sign_flips, smallest_p};
 pub use stalls::{
     HARNESS_LATE_US, LoadBin, Stall, StallRuleError, StallTotals, ThroughputRule, harness_stalls,
     latency_stall_threshold_us, latency_stalls, stall_totals,
 };
+pub use strata::{ClassWindow, stratified_change, stratified_mean};
 pub use verdict::{Verdict, judge_interval};

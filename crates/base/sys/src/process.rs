@@ -224,6 +224,19 @@ pub fn terminate_group(leader: ProcessId, run_id: &str, first: Signal, grace: Du
     )
 }
 
+/// Time that the living threads of a process, ready to run, have waited for a CPU, microseconds. `None`: the process is gone, or the
+/// kernel does not count it.
+pub fn run_queue_wait_us(pid: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let waits = tasks.flatten().filter_map(|task| {
+        // Nanoseconds on a CPU, nanoseconds of waiting, stretches.
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    let (count, sum) = waits.fold((0u32, 0), |(count, sum), ns| (count + 1, sum + ns));
+    (count > 0).then_some(sum / 1_000)
+}
+
 /// Ends every process of [`find_by_run_id`].
 pub fn terminate_by_run_id(run_id: &str, except: &[ProcessId], grace: Duration) -> Termination {
     let deadline = Instant::now() + EXEC_TIMEOUT;

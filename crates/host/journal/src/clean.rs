@@ -1,13 +1,15 @@
 //! Cleanup of killed runs: finds their journals and undoes their changes.
 
 use super::stored::{StoredJournal, check_directory};
-use super::{Credentials, JournalLine, PendingUndo, Undo, UndoId, UndoSummary};
+use super::{Credentials, JournalLine, PendingUndo, ServerRef, Undo, UndoId, UndoSummary};
 use anyhow::{Context, Result};
 use nix::libc::O_NOFOLLOW;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toll_sys::cgroup;
 use toll_sys::process::{self, ProcessId};
 
 /// A journal that was found, and what came of it.
@@ -175,4 +177,54 @@ fn mark_done(path: &Path, whole_bytes: u64, id: UndoId) -> Result<()> {
     }
     file.write_all(&line)?;
     Ok(file.sync_data()?)
+}
+
+/// Longest wait for a treatment's process to end by itself once it must go at once.
+const URGENT_GRACE: Duration = Duration::from_millis(500);
+
+/// Puts back what a run has switched on, while its owner lives: settings first, which takes milliseconds, then the kernel's
+/// settings, processes and control groups. Files, schemas and networks stay for the owner, or for `toll clean`, both of which
+/// find nothing left to do for the rest. `run_statements` runs statements on a server, over a connection that is open already.
+///
+/// # Errors
+/// The journal cannot be read: what it says must be put back by hand.
+pub fn undo_treatments(
+    dir: &Path,
+    run_id: &str,
+    mut run_statements: impl FnMut(&ServerRef, &[String]) -> Result<()>,
+) -> Result<UndoSummary> {
+    let path = dir.join(format!("{run_id}.ndjson"));
+    let found = StoredJournal::read(&path)
+        .with_context(|| format!("cannot read the undo journal {}", path.display()))?;
+    let urgency = |change: &Undo| match change {
+        Undo::Settings { .. } => Some(0),
+        Undo::Sysctl { .. } => Some(1),
+        Undo::ProcessGroup { .. } => Some(2),
+        // An empty one is in nobody's way, and the next variant needs it.
+        Undo::Cgroup { path } if !cgroup::members(path).is_empty() => Some(3),
+        _ => None,
+    };
+    let mut changes: Vec<(u8, UndoId, Undo)> =
+        found.pending.into_iter().filter_map(|(id, change)| Some((urgency(&change)?, id, change))).collect();
+    changes.sort_by_key(|(urgency, id, _)| (*urgency, std::cmp::Reverse(*id)));
+    let mut undone = UndoSummary::default();
+    for (_, _, change) in changes {
+        let outcome = match &change {
+            Undo::Settings { server, statements, what } => run_statements(server, statements)
+                .map(|()| Some(format!("restored the {what}: {}", statements.join("; ")))),
+            Undo::ProcessGroup { leader, what, signal, grace_ms } => {
+                let grace_ms = (*grace_ms).min(URGENT_GRACE.as_millis() as u64);
+                let (leader, what, signal) = (*leader, what.clone(), signal.clone());
+                Undo::ProcessGroup { leader, what, signal, grace_ms }.apply(
+                    &found.run_id,
+                    true,
+                    &Credentials::default(),
+                )
+            }
+            other => other.apply(&found.run_id, true, &Credentials::default()),
+        };
+        undone.record_outcome(&change, outcome);
+    }
+    undone.failures.extend(found.damaged.iter().map(ToString::to_string));
+    Ok(undone)
 }

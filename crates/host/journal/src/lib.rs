@@ -19,7 +19,7 @@ mod server;
 mod stored;
 mod undo;
 
-pub use clean::{CleanResult, CleanState, PendingRun, clean, clean_run, pending_runs};
+pub use clean::{CleanResult, CleanState, PendingRun, clean, clean_run, pending_runs, undo_treatments};
 pub use server::{Credentials, ServerRef};
 pub use undo::Undo;
 

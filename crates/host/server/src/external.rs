@@ -105,6 +105,14 @@ impl ExternalServer {
         self.local.map(|local| local.process.pid)
     }
 
+    /// What a person types to say that this server is meant: the first eight characters of its uuid, or the name of its host.
+    pub fn short_id(&self) -> String {
+        match self.variable("server_uuid") {
+            "" => self.variable("hostname").to_owned(),
+            uuid => uuid.chars().take(8).collect(),
+        }
+    }
+
     /// Description for the plan.
     pub fn describe(&self) -> toll_record::Server {
         toll_record::Server {

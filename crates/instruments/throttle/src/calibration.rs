@@ -3,10 +3,10 @@
 //! Reads the server's counters for a second, and sends a few queries to measure their cost. Changes no
 //! setting.
 
-use super::probe_query::ProbeQuery;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 use toll_mysql::{Connection, Target};
+use toll_probe::ProbeQuery;
 use toll_stats::random::Rng;
 
 /// Bounds of the default probe rate: fewer queries estimate a p99 too slowly, more are a load.

@@ -10,7 +10,6 @@ use super::control_socket::ControlState;
 use super::controller::{LIMIT_QUANTILE, RateController};
 use super::decision::{Decision, DumpState, ReadLimit, Reason};
 use super::history_list::HistoryListMonitor;
-use super::probe::Probe;
 use super::progress::ProgressSnapshot;
 use super::rate_limiter::RateLimiter;
 use super::sketch::Sketch;
@@ -24,6 +23,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use toll_probe::Probe;
 use toll_sys::number_format;
 
 const TICK: Duration = Duration::from_millis(100);

@@ -60,7 +60,9 @@ impl<'a> Arms<'a> {
             }
             let reference: Vec<&Window> =
                 windows.iter().filter(|other| other.arm == held_against[window.arm]).collect();
+            let block: Vec<&Window> = windows.iter().filter(|other| other.round == window.round).collect();
             let known = WindowContext {
+                block: &block,
                 reference: &reference,
                 histogram: histograms.get(&window.trial).copied(),
                 artefact: artefacts.get(&window.trial).copied(),

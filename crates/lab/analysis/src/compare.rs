@@ -300,7 +300,7 @@ fn estimate_interval(
     // Looked at after every round: a plain interval would be too narrow.
     if plan.early_stop && judged {
         outcome.method = CONFIDENCE_SEQUENCE.to_owned();
-        return toll_stats::confidence_sequence(d, plan.alpha);
+        return toll_stats::sign_sequence(d, sequence_scale(plan), plan.alpha);
     }
     outcome.standard_error = (d.len() > 1).then(|| toll_stats::sd(d) / (d.len() as f64).sqrt());
     let test = match compared.common {
@@ -310,6 +310,13 @@ fn estimate_interval(
     outcome.p = (!d.is_empty()).then_some(test.p);
     outcome.method = method(1, compared.common, compared.is_detrended);
     test.interval
+}
+
+/// Scale of the confidence sequence: known before the first round, as it must be. Without a pilot it is the margin: any
+/// scale keeps the promise, and this one finds effects of the margin's size soonest.
+fn sequence_scale(plan: &Plan) -> f64 {
+    let margin = toll_stats::pct_to_log_ratio(plan.margin_pct.max(0.1));
+    toll_model::plan::difference_sd(plan).unwrap_or(margin)
 }
 
 /// Stores the interval according to its measure, in place of another, and draws the verdict.
@@ -359,7 +366,7 @@ pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>) {
         // A sequence may be looked at after every round, but only by itself: each arm gets its share of alpha.
         let alpha = plan.alpha / together.len().max(1) as f64;
         for compared in together.iter_mut().filter(|c| c.outcome.method == CONFIDENCE_SEQUENCE) {
-            let interval = toll_stats::confidence_sequence(&compared.pairs.d, alpha);
+            let interval = toll_stats::sign_sequence(&compared.pairs.d, sequence_scale(plan), alpha);
             store_interval(interval, compared);
         }
         return;

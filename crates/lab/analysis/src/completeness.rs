@@ -23,7 +23,7 @@ impl Completeness {
     pub fn assess(recorded: &RunData, trials: &Trials) -> Self {
         let plan = &recorded.plan;
         let expected = expected_arms(recorded, trials);
-        let rounds = complete_rounds(&expected, trials);
+        let rounds = complete_rounds(plan, &expected, trials);
         let begun = started_rounds(recorded);
         let time_was_up = is_time_exhausted(recorded, &begun, &expected);
         let planned = if time_was_up { begun.len() as u32 } else { plan.rounds };
@@ -50,14 +50,16 @@ impl Completeness {
     }
 }
 
-fn complete_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
+fn complete_rounds(plan: &Plan, expected: &[usize], trials: &Trials) -> Vec<u32> {
     let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
     let measured = trials.windows.iter().map(|window| (window.arm, window.round));
-    for (_, round) in measured.chain(trials.stolen.iter().copied()).filter(|(arm, _)| expected.contains(arm))
+    for (_, round) in
+        measured.chain(trials.set_aside.iter().copied()).filter(|(arm, _)| expected.contains(arm))
     {
         *of_round.entry(round).or_default() += 1;
     }
-    of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
+    let due = |round| expected.iter().filter(|arm| plan.is_in_round(**arm, round)).count();
+    of_round.into_iter().filter(|(round, n)| *n >= due(*round)).map(|(round, _)| round).collect()
 }
 
 /// Arms that should have a window in every round.
@@ -120,7 +122,7 @@ fn is_time_exhausted(recorded: &RunData, begun: &BTreeMap<u32, (u64, u64)>, expe
     let next_s = toll_model::plan::expected_round_s(plan, last + 1);
     let left_s = time_s - spent_s(plan, begun);
     let nothing_fits = last + 1 >= plan.rounds || longest_s.max(next_s) + plan.gap_s > left_s;
-    nothing_fits && expected.iter().all(|&arm| has_ended(arm))
+    nothing_fits && expected.iter().filter(|arm| plan.is_in_round(**arm, last)).all(|&arm| has_ended(arm))
 }
 
 /// Seconds from each part's first step to its last, in total. Pauses between parts do not count.
@@ -136,10 +138,11 @@ fn spent_s(plan: &Plan, begun: &BTreeMap<u32, (u64, u64)>) -> f64 {
 /// Arms without a window, and the due rounds in which they lack one.
 fn describe_gaps(plan: &Plan, trials: &Trials, expected: &[usize], due: &[u32]) -> String {
     let measured = trials.windows.iter().map(|window| (window.arm, window.round));
-    let there: BTreeSet<(usize, u32)> = measured.chain(trials.stolen.iter().copied()).collect();
+    let there: BTreeSet<(usize, u32)> = measured.chain(trials.set_aside.iter().copied()).collect();
     let absent: Vec<(usize, u32)> = due
         .iter()
         .flat_map(|&round| expected.iter().map(move |&arm| (arm, round)))
+        .filter(|(arm, round)| plan.is_in_round(*arm, *round))
         .filter(|absent| !there.contains(absent))
         .collect();
     windows::describe_trials(plan, &absent, expected.len())

@@ -127,7 +127,9 @@ pub fn format_brief(outcome: &Outcome) -> String {
 pub fn verdict_word(run: &RunResult, outcome: &str, verdict: Verdict) -> &'static str {
     let source = find_definition(&run.definitions, outcome).map(|definition| &definition.source);
     let [worse, better] = match source {
-        Some(Source::Latency | Source::Trial { column: TrialColumn::Seconds }) => ["slower", "faster"],
+        Some(Source::Latency | Source::ByClass { .. } | Source::Trial { column: TrialColumn::Seconds }) => {
+            ["slower", "faster"]
+        }
         Some(Source::Load { column: LoadColumn::Statements | LoadColumn::Events }) => ["slower", "faster"],
         Some(Source::Cpu { .. }) => ["more work", "less work"],
         _ => ["worse", "better"],

@@ -10,6 +10,7 @@ mod advice;
 mod arms;
 mod artefacts;
 pub mod both_clocks;
+mod by_class;
 mod combine_runs;
 mod compare;
 mod completeness;
@@ -81,6 +82,7 @@ pub fn analyse(recorded: &RunData) -> RunResult {
     let mut warnings = restart::exclude_restarts(recorded, &mut trials);
     warnings.extend(coverage::exclude_uncovered(recorded, &mut trials));
     warnings.extend(steal_filter::exclude_stolen_windows(recorded, &mut trials));
+    windows::exclude_ramp(plan, &mut trials);
     let arms = Arms::assemble(recorded, &trials.windows);
     let compared = arms.compare(plan);
 

@@ -3,8 +3,8 @@
 //! Reads each file once. Never judges: lines that a crash cut off are absent.
 
 use toll_record::{
-    Artefact, Bin, Cut, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample,
-    ReadError, RunDir, Sample, Second, ServerSample, Tick, TrialLine,
+    Artefact, Bin, ClassSample, Cut, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan,
+    PressureSample, ReadError, RunDir, Sample, Second, ServerSample, Tick, TrialLine,
 };
 
 /// Input of the analysis. Samples of each kind are in the order of their clock.
@@ -24,6 +24,7 @@ pub struct RunData {
     pub ticks: Vec<Tick>,
     pub own: Vec<OwnSample>,
     pub outputs: Vec<OutputSample>,
+    pub classes: Vec<ClassSample>,
     /// Why the run could not go on; absent if it ended by itself, and in older runs.
     pub cut: Option<Cut>,
     /// Samples of kinds from a newer toll, which are ignored.
@@ -67,6 +68,7 @@ impl RunData {
             ticks: Vec::new(),
             own: Vec::new(),
             outputs: Vec::new(),
+            classes: Vec::new(),
             cut: None,
             unknown: 0,
             cut_short: Vec::new(),
@@ -85,6 +87,7 @@ impl RunData {
                 Sample::Own(s) => self.own.push(s),
                 Sample::Output(s) => self.outputs.push(s),
                 Sample::Server(s) => self.servers.push(s),
+                Sample::Classes(s) => self.classes.push(s),
                 Sample::Cut(s) => self.cut = Some(s),
                 Sample::Unknown => self.unknown += 1,
             }
@@ -98,6 +101,7 @@ impl RunData {
         self.ticks.sort_by_key(|s| s.mono_us);
         self.own.sort_by_key(|s| s.mono_us);
         self.outputs.sort_by_key(|s| s.mono_us);
+        self.classes.sort_by_key(|s| s.mono_us);
     }
 }
 
@@ -116,7 +120,7 @@ macro_rules! stamped {
         })*
     };
 }
-stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample, OutputSample);
+stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample, OutputSample, ClassSample);
 
 /// Samples whose end is in (begin, end]. `samples` must be in order.
 pub fn samples_within<T: Timestamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {

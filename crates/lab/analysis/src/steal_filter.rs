@@ -61,7 +61,7 @@ pub fn exclude_stolen_windows(recorded: &RunData, trials: &mut Trials) -> Option
         return None;
     }
     let out = trials.exclude_windows(|window| is_withheld(window) && !shares[&window.arm].is_too_much());
-    trials.stolen.extend(out.iter().map(|window| (window.arm, window.round)));
+    trials.set_aside.extend(out.iter().map(|window| (window.arm, window.round)));
     let arm = |(arm, share): &(&usize, &ArmShare)| ArmSteal {
         arm: plan.arms[**arm].name.clone(),
         stolen_windows: share.stolen_windows,

@@ -9,7 +9,7 @@
 use super::pauses::OutputTimeline;
 use super::run_data::{RunData, Timestamped, samples_centred_within, samples_within};
 use super::windows::{CpuUsage, Window};
-use super::{coverage, packet_accounting, recovery};
+use super::{by_class, coverage, packet_accounting, recovery};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{
@@ -90,6 +90,8 @@ pub struct WindowContext<'a> {
     pub recovered_s: Option<f64>,
     /// All windows of the arm that this one is compared with.
     pub reference: &'a [&'a Window],
+    /// All windows of its round.
+    pub block: &'a [&'a Window],
 }
 
 /// All outcomes of `window`.
@@ -207,6 +209,9 @@ impl WindowData<'_> {
                 packet_accounting::lost_share_pct(&self.window.stages)
                     .and_then(|pct| self.aggregate_total(pct, aggregate))
                     .into()
+            }
+            Source::ByClass { of } => {
+                by_class::mean_us(self.recorded, self.window, self.context.block, *of).into()
             }
             Source::Trial { column } => {
                 self.trial_column(*column).and_then(|value| self.aggregate_total(value, aggregate)).into()
@@ -445,6 +450,7 @@ fn party_cpu_us(cpu: &CpuUsage, party: Party) -> Option<u64> {
     match party {
         Party::Host => Some(local_cpu_us(cpu)),
         Party::Server => cpu.server_us,
+        Party::ServerWait => cpu.server_wait_us,
         Party::Driver => Some(cpu.driver_us),
         Party::Treatment => Some(cpu.treatment_us),
         Party::Remote => Some(cpu.remote_us),

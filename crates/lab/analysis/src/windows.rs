@@ -13,6 +13,8 @@ pub struct CpuUsage {
     pub host_steal_us: u64,
     /// Absent if the server's process is unknown at one edge, or differs between them.
     pub server_us: Option<u64>,
+    /// Absent likewise, and if threads of it have ended since.
+    pub server_wait_us: Option<u64>,
     pub driver_us: u64,
     pub treatment_us: u64,
     pub remote_us: u64,
@@ -76,8 +78,9 @@ pub struct Trials {
     pub notes: Vec<TrialNote>,
     /// Closed windows that cannot be used.
     pub excluded: Vec<Window>,
-    /// Arm and round of those in which the hypervisor withheld the CPU.
-    pub stolen: BTreeSet<(usize, u32)>,
+    /// Arm and round of those that were measured as planned and are not judged: the hypervisor withheld the CPU, or they only
+    /// raised the exposure.
+    pub set_aside: BTreeSet<(usize, u32)>,
     /// Trials with a server restart. Their failures do not count against their arm.
     pub restarted: BTreeSet<u32>,
     /// Rounds in which each arm was tried, by its position.
@@ -94,6 +97,12 @@ impl Trials {
         self.excluded.extend_from_slice(&out);
         out
     }
+}
+
+/// Takes out the windows that only raised the exposure.
+pub fn exclude_ramp(plan: &Plan, trials: &mut Trials) {
+    let out = trials.exclude_windows(|window| plan.is_ramp_round(window.round));
+    trials.set_aside.extend(out.iter().map(|window| (window.arm, window.round)));
 }
 
 /// Arms with their rounds, `K in round 4, B none in round 5`, at most a handful of rounds by name.
@@ -195,6 +204,7 @@ fn cpu_usage_between(begin: Cpu, end: Cpu) -> CpuUsage {
         host_busy_us: end.host_busy_us.saturating_sub(begin.host_busy_us),
         host_steal_us: end.host_steal_us.saturating_sub(begin.host_steal_us),
         server_us: known(end.server_us).zip(known(begin.server_us)).and_then(|(e, b)| e.checked_sub(b)),
+        server_wait_us: end.server_wait_us.zip(begin.server_wait_us).and_then(|(e, b)| e.checked_sub(b)),
         driver_us: end.driver_us.saturating_sub(begin.driver_us),
         treatment_us: end.treatment_us.saturating_sub(begin.treatment_us),
         remote_us: end.remote_us.saturating_sub(begin.remote_us),

@@ -39,6 +39,7 @@ pub fn run_in_machine(
         server,
         out: Some(PathBuf::from(RUN_IN_MEMORY)),
         keep_artefacts: request.keep_artefacts,
+        live: None,
         readers: READERS,
         command: request.command,
     };

@@ -199,6 +199,7 @@ fn add_cpu(a: Cpu, b: Cpu) -> Cpu {
         host_steal_us: a.host_steal_us + b.host_steal_us,
         irq_us: b.irq_us.map(|us| us + a.irq_us.unwrap_or(0)),
         server_us: b.server_us.map(|us| us + a.server_us.unwrap_or(0)),
+        server_wait_us: b.server_wait_us.map(|us| us + a.server_wait_us.unwrap_or(0)),
         driver_us: a.driver_us + b.driver_us,
         treatment_us: a.treatment_us + b.treatment_us,
         remote_us: a.remote_us + b.remote_us,
@@ -216,6 +217,7 @@ fn move_sample(mut sample: Sample, shift: &Shift) -> Option<Sample> {
         Sample::Tick(s) => &mut s.mono_us,
         Sample::Own(s) => &mut s.mono_us,
         Sample::Output(s) => &mut s.mono_us,
+        Sample::Classes(s) => &mut s.mono_us,
         Sample::Cut(s) => &mut s.mono_us,
         Sample::Unknown => return None,
     };

@@ -7,8 +7,11 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod capture_survey;
+pub mod class_meter;
 mod collector;
+mod end_child;
 pub mod host;
+pub mod live;
 mod loss_tracker;
 mod recorder;
 pub mod run;

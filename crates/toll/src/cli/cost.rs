@@ -1,13 +1,13 @@
 //! Command `toll cost -- COMMAND`: measures the overhead of a command on a busy host.
 
 use super::consent;
-use super::dry_run;
 use super::report::FormatArgs;
 use super::server_choice::ServerArgs;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_consent::load::is_own_server;
 use toll_execution::run::{RunRequest, RunSource};
 use toll_execution::testbed::ServerChoice;
 use toll_model::plan::{ResolvedScenario, RunOverrides};
@@ -100,7 +100,7 @@ pub struct Cost {
 }
 
 /// The variant that is the command.
-const COMMAND: &str = "command";
+pub(super) const COMMAND: &str = "command";
 
 /// Scenario without load and command; `toml` quotes the rest.
 const TEMPLATE: &str = r#"
@@ -162,17 +162,19 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
     let (is_agreed, makes_schema) = (arguments.server.yes, arguments.server.makes_schema());
     let server = arguments.server.clone().resolve()?;
     let is_own_traffic = match &server {
-        ServerChoice::External { target, .. } => !arguments.load && !consent::is_own_server(target),
+        ServerChoice::External { target, .. } => !arguments.load && !is_own_server(target),
         ServerChoice::Sandbox { .. } | ServerChoice::None => false,
     };
     if is_own_traffic {
         check_no_load_options(&arguments, makes_schema)?;
     }
-    let full_text = build_scenario(&arguments, &arguments.command, is_own_traffic);
+    let load = (!is_own_traffic).then(|| arguments.workload.as_deref().unwrap_or(USUAL_WORKLOAD));
+    let full_text = build_scenario(&arguments.command, &arguments.env, ends(&arguments), load);
     let scenario = Scenario::parse(&full_text).context("this command cannot be measured")?;
     check_command(&arguments)?;
     // What is kept of the run must not say more than its title does.
-    let text = build_scenario(&arguments, &redact::redact_words(&arguments.command), is_own_traffic);
+    let redacted = redact::redact_words(&arguments.command);
+    let text = build_scenario(&redacted, &arguments.env, ends(&arguments), load);
     let mut overrides = RunOverrides {
         time: arguments.time,
         find_pct: arguments.find,
@@ -198,11 +200,12 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         server,
         out: arguments.out,
         keep_artefacts: false,
+        live: None,
         readers: super::run::only_for_owner(),
         command: std::env::args().collect(),
     };
     if arguments.dry_run {
-        return dry_run::run(asked, &arguments.exact, is_agreed);
+        return super::exact::print_preview(asked, &arguments.exact, is_agreed);
     }
     consent::check_load(&asked.source, &asked.server, is_agreed)?;
     super::exact::run(arguments.exact, asked, full_text, arguments.format.chosen(), &arguments.fail_if)
@@ -254,7 +257,13 @@ fn check_command(arguments: &Cost) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build_scenario(arguments: &Cost, command: &[String], is_own_traffic: bool) -> String {
+/// What becomes of a command that ends by itself.
+fn ends(arguments: &Cost) -> &'static str {
+    if arguments.repeat { "again" } else { "rehearse" }
+}
+
+/// The scenario of one command under this load; `None`: under the server's own traffic.
+pub(super) fn build_scenario(command: &[String], env: &[String], ends: &str, load: Option<&str>) -> String {
     // Each word in quotes of its own: placeholders are filled in once they are split.
     let line = shell_words::join(command);
     let mut arm = toml::Table::new();
@@ -262,26 +271,23 @@ fn build_scenario(arguments: &Cost, command: &[String], is_own_traffic: bool) ->
     put("name", COMMAND);
     put("title", &shell_words::join(redact::redact_words(command)));
     put("command", &line);
-    put("ends", if arguments.repeat { "again" } else { "rehearse" });
+    put("ends", ends);
     if line.contains("{artefact}") {
         put("artefact", "bytes");
     }
-    if is_own_traffic {
+    if load.is_none() {
         put("meter", "server");
     }
-    if !arguments.env.is_empty() {
-        arm.insert("env".into(), arguments.env.clone().into());
+    if !env.is_empty() {
+        arm.insert("env".into(), env.to_vec().into());
     }
     let mut workload = toml::Table::new();
-    let (key, value) = match (is_own_traffic, &arguments.workload) {
-        (true, _) => ("driver", "none"),
-        (false, asked) => ("profile", asked.as_deref().unwrap_or(USUAL_WORKLOAD)),
-    };
+    let (key, value) = load.map_or(("driver", "none"), |profile| ("profile", profile));
     workload.insert(key.into(), value.into());
     let mut rest = toml::Table::new();
     rest.insert("workload".into(), workload.into());
     rest.insert("arm".into(), toml::Value::Array(vec![arm.into()]));
-    let template = if is_own_traffic { TEMPLATE_OF_OWN_TRAFFIC } else { TEMPLATE };
+    let template = if load.is_none() { TEMPLATE_OF_OWN_TRAFFIC } else { TEMPLATE };
     let (head, arms) = template.split_once("\n[profile.cost]").unwrap_or((template, ""));
     format!("{head}\n[profile.cost]{arms}\n{}", toml::to_string(&rest).unwrap_or_default())
 }
@@ -301,7 +307,9 @@ mod tests {
     fn any_command_becomes_an_arm_word_for_word() {
         let words = ["x", "--", "tcpdump", "-w", "{artefact}", "port {port}", "it's \"quoted\""];
         let cost = Wrapper::parse_from(words).cost;
-        let scenario = Scenario::parse(&build_scenario(&cost, &cost.command, false)).unwrap();
+        let scenario =
+            Scenario::parse(&build_scenario(&cost.command, &cost.env, ends(&cost), Some(USUAL_WORKLOAD)))
+                .unwrap();
         let arm = scenario.arms.last().unwrap();
         let definitions = toll_model::placeholders::Definitions::new(&scenario.define, "mariadb");
         let words = definitions.split_command(arm.command.as_deref().unwrap()).unwrap();
@@ -317,7 +325,7 @@ mod tests {
     #[test]
     fn on_a_server_under_its_own_traffic_there_is_no_load_and_the_server_counts() {
         let cost = Wrapper::parse_from(["x", "--", "agent", "--socket={socket}"]).cost;
-        let scenario = Scenario::parse(&build_scenario(&cost, &cost.command, true)).unwrap();
+        let scenario = Scenario::parse(&build_scenario(&cost.command, &cost.env, ends(&cost), None)).unwrap();
         assert_eq!(scenario.workload.driver.as_deref(), Some("none"));
         assert!(scenario.arms.iter().all(|arm| arm.meter == Some(toll_record::Meter::Server)));
     }

@@ -47,6 +47,13 @@ pub fn run(
     super::run::finish_run(finished, format, bounds)
 }
 
+/// Prints what the run would do (`--dry-run`). `is_agreed`: a load at full speed needs no question.
+pub fn print_preview(asked: RunRequest, exact: &ExactArgs, is_agreed: bool) -> anyhow::Result<ExitCode> {
+    let precision = exact.exact.then_some(exact.precision);
+    super::report::print_report(&toll_consent::dry_run::render(asked, precision, is_agreed)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 #[derive(Debug, Args)]
 pub struct Inside {
     /// Directory that the host shares with this machine

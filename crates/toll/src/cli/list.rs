@@ -1,11 +1,11 @@
 //! Command `toll list`: prints scenarios in groups, one scenario in full, workloads and metrics.
 
-use super::dry_run::role_name;
 use super::scenario_file;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use toll_consent::dry_run::role_name;
 use toll_execution::host::tools::TOOLS;
 use toll_model::plan::{ResolvedScenario, RunOverrides};
 use toll_model::scenario::{PRESETS, Preset, Scenario};

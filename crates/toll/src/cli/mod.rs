@@ -9,11 +9,11 @@ mod consent;
 mod cost;
 mod digest;
 mod doctor;
-mod dry_run;
 mod enter;
 mod exact;
 mod interrupt;
 mod list;
+mod live;
 mod load;
 mod login;
 mod pcap;
@@ -51,6 +51,7 @@ enum CliCommand {
     /// Run a scenario (`toll list`), or your own TOML file
     Run(run::Run),
     Cost(cost::Cost),
+    Live(Box<live::Live>),
     /// List scenarios, workloads and metrics; show one scenario
     List(list::List),
     /// Undo the changes of killed runs
@@ -82,6 +83,9 @@ enum CliCommand {
     /// Run a program inside a control group
     #[command(hide = true)]
     Enter(enter::Enter),
+    /// Watch a server for a live run, and switch off what hurts it
+    #[command(hide = true)]
+    Guard,
     /// Carry out a run inside a virtual machine
     #[command(hide = true)]
     Inside(exact::Inside),
@@ -89,7 +93,7 @@ enum CliCommand {
 
 /// Subcommands in `toll --help`, in the order in which they are needed.
 pub const HELP_GROUPS: &[HelpGroup] = &[
-    ("Measure", &["doctor", "cost", "run", "list", "report", "clean"]),
+    ("Measure", &["doctor", "cost", "run", "live", "list", "report", "clean"]),
     ("Capture and analyse", &["capture", "receive", "digest", "pcap"]),
     ("Load", &["load", "replay", "server"]),
     ("Back up", &["backup", "throttle"]),
@@ -131,6 +135,7 @@ impl CliCommand {
                 | Self::Man(_)
                 | Self::Burn(_)
                 | Self::Enter(_)
+                | Self::Guard
                 | Self::Inside(_)
         );
         !started_by_a_run && !other
@@ -155,6 +160,8 @@ fn dispatch(verb: CliCommand) -> anyhow::Result<ExitCode> {
     match verb {
         CliCommand::Run(arguments) => return run::run(arguments),
         CliCommand::Cost(arguments) => return cost::run(arguments),
+        CliCommand::Live(arguments) => return live::run(*arguments),
+        CliCommand::Guard => return live::run_guard(),
         CliCommand::List(arguments) => return list::run(arguments),
         CliCommand::Burn(arguments) => return burn::run(arguments),
         CliCommand::Enter(arguments) => match enter::run(&arguments)? {},

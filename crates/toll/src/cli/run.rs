@@ -2,7 +2,6 @@
 
 use super::consent;
 use super::console::eprint_line;
-use super::dry_run;
 use super::interrupt;
 use super::progress;
 use super::report::Format;
@@ -83,7 +82,7 @@ pub struct Run {
     /// Pause between trials
     #[arg(long, value_name = "DURATION", help_heading = "Time")]
     gap: Option<Seconds>,
-    /// End once every variant has a verdict by its confidence sequence (after 10 rounds or more)
+    /// End once every variant has a verdict by its confidence sequence (after 6 rounds or more)
     #[arg(long, conflicts_with = "exact", help_heading = "Time")]
     early_stop: bool,
     #[command(flatten)]
@@ -170,6 +169,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         receive_on: arguments.receive_on,
         seed: arguments.seed,
         early_stop: arguments.early_stop,
+        design: toll_record::Design::default(),
     };
     let resolved = ResolvedScenario::new(scenario.clone(), &overrides)?;
     check_bounds(&arguments.fail_if, &resolved)?;
@@ -188,11 +188,12 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         server,
         out: arguments.out,
         keep_artefacts: arguments.keep_artefacts,
+        live: None,
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
     if arguments.dry_run {
-        return dry_run::run(asked, &arguments.exact, is_agreed);
+        return super::exact::print_preview(asked, &arguments.exact, is_agreed);
     }
     super::exact::run(arguments.exact, asked, text, arguments.format.chosen(), &arguments.fail_if)
 }
@@ -245,11 +246,12 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
         server,
         out: arguments.out,
         keep_artefacts: arguments.keep_artefacts,
+        live: None,
         readers: only_for_owner(),
         command: std::env::args().collect(),
     };
     if arguments.dry_run {
-        return dry_run::run(asked, &arguments.exact, is_agreed);
+        return super::exact::print_preview(asked, &arguments.exact, is_agreed);
     }
     finish_run(
         run::run(asked, &progress::RunProgress::on_stderr(), &interrupt::new_signal_token()?)?,

@@ -28,7 +28,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("explain", &["digest", "mysql", "wire"]),
     ("net", &["input", "stats", "sys", "taps", "wire"]),
     ("agent", &["digest", "sys", "taps", "wire"]),
-    ("throttle", &["journal", "mysql", "stats", "sys"]),
+    ("probe", &["journal", "mysql", "stats", "sys"]),
+    ("throttle", &["journal", "mysql", "probe", "stats", "sys"]),
+    ("guard", &["journal", "mysql", "probe", "stats", "sys"]),
     ("store", &[]),
     ("backup", &["journal", "mysql", "server", "store", "sys", "throttle"]),
     // lab: pricing
@@ -38,10 +40,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "execution",
         &[
-            "agent", "analysis", "digest", "input", "journal", "load", "model", "mysql", "net", "record",
-            "server", "stats", "sys", "taps", "wire",
+            "agent", "analysis", "digest", "guard", "input", "journal", "load", "model", "mysql", "net",
+            "probe", "record", "server", "stats", "sys", "taps", "wire",
         ],
     ),
+    ("consent", &["execution", "guard", "model", "mysql", "record", "server", "sys"]),
     ("exact", &["analysis", "execution", "journal", "model", "record", "server", "sys", "vm"]),
 ];
 

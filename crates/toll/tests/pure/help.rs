@@ -81,8 +81,8 @@ fn every_option_has_a_description() {
 /// Words that stand for a value. An option with a fixed set of values shows its own name.
 const PLACEHOLDERS: &str = "ADDRESS ATTRIBUTE:AGGREGATE BACKUP BOUND BYTES COMMAND DEVICE DIR \
     DIR|s3://BUCKET/PREFIX DSN DSN|FILE DURATION EXPR FACTOR FILE FILE|PACKAGE HOST HOST:PORT IP[:PORT] MODE N NAME \
-    NAME=VALUE NAMES NUMBER PATH PERCENT PERCENTS PERCENT:COUNT PID PORT PORTS PROFILE PROFILE|FILE RATE RATES RECIPIENT RUN \
-    RUN/plan.json sandbox|DSN|FILE SCENARIO SCENARIO|FILE SHARE SIZE SIZE,DURATION SOCKET SQL TIME URL USER WHAT cpu=PERCENT";
+    NAME=DSN|FILE NAME=VALUE NAMES NUMBER PATH PERCENT PERCENTS PERCENT:COUNT PID PORT PORTS PROFILE PROFILE|FILE RATE RATES RECIPIENT RUN \
+    RUN/plan.json sandbox|DSN|FILE SCENARIO SCENARIO|FILE SHARE SIZE SIZE,DURATION SOCKET SQL TEXT TIME URL USER WHAT cpu=PERCENT";
 
 #[test]
 fn a_placeholder_says_what_kind_of_value_it_stands_for() {
@@ -106,8 +106,9 @@ fn a_heading_is_over_the_options_that_belong_to_it() {
     });
     assert_eq!(under, [""; 0]);
 
-    // Other things of the same name: ports to look at, files and backups that are kept, packets and classes.
-    let other = ["port", "keep", "limit"];
+    // Other things of the same name: ports to look at, files and backups that are kept, packets and classes, what slows a dump
+    // and what ends a live run.
+    let other = ["port", "keep", "limit", "control", "flag-file"];
     // An option of one name is under one heading, whichever command it is of: one that comes after a group of options, and
     // takes its heading from that, stands under as many as there are groups.
     let mut headings: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();

@@ -13,6 +13,7 @@ mod counting;
 mod dry_run;
 mod explain;
 mod external;
+mod live;
 mod load;
 mod pages;
 mod run;

@@ -30,6 +30,11 @@ impl Rows {
             .filter_map(|row| Some((row.first()?.as_deref()?, row.get(1)?.as_deref().unwrap_or(""))))
     }
 
+    /// The first row's value in the column of that name, letter case aside.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.rows.first()?.get(self.column(name)?)?.as_deref()
+    }
+
     /// Position of a column by its name, letter case aside.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.eq_ignore_ascii_case(name))

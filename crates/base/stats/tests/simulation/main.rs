@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
 
+mod any_stop;
 mod coverage;
 mod family;
 mod looks;

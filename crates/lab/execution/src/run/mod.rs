@@ -15,6 +15,7 @@ pub use preview::{RunPreview, preview};
 
 use crate::collector::{Collectors, ServerCounters};
 use crate::host;
+use crate::live::LiveRequest;
 use crate::recorder::Recorder;
 use crate::testbed::{self, OpenTestbed, ServerChoice};
 use crate::trial_loop::{Progress, RunEnd};
@@ -44,6 +45,8 @@ pub struct RunRequest {
     /// Absent: a new directory named after the scenario and the time.
     pub out: Option<PathBuf>,
     pub keep_artefacts: bool,
+    /// Absent: nobody is served by the server but the run.
+    pub live: Option<LiveRequest>,
     /// Mode of files without literals. All other files are made with the process's umask: nobody but their owner may
     /// read those of captures and logs, which hold literals of users' queries.
     pub readers: u32,

@@ -6,6 +6,7 @@
 use super::{ResolvedSource, RunContext, RunRequest, power_forecast};
 
 use crate::host;
+use crate::live::{LiveGuard, LiveRequest};
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
 use crate::trial_loop::{
@@ -64,7 +65,9 @@ pub(super) fn run_trials(
                 print_run_summary(&draft, resolved, dir);
                 power_forecast::check_time(&draft, &resolved.times)?;
                 let mut plan = plan_after_pilot(draft, resolved, &mut env, cancel)?;
-                if !cancel.is_cancelled() {
+                if let Some(live) = &request.live {
+                    live.complete_plan(&mut plan);
+                } else if !cancel.is_cancelled() {
                     resolve_lengths(&mut plan, &resolved.times, begun, progress)?;
                     if let Some(over) = overrides.spread {
                         plan::spread_rounds(&mut plan, over.0)?;
@@ -92,13 +95,17 @@ pub(super) fn run_trials(
             Ok(plan.early_stop
                 && toll_analysis::can_stop_early(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?))
         };
+        if let Some(live) = &request.live {
+            start_guard(live, &plan, recorder, &mut env)?;
+        }
         let mut trial_loop = TrialLoop { plan: &plan, env: &mut env, should_stop: &mut enough };
         let ending = trial_loop.run()?;
         if !matches!(ending, RunEnd::Completed | RunEnd::EarlyStop) {
             return Ok(ending);
         }
-        if !plan.clock.is_real() {
-            // pt-query-digest takes more instructions than all windows do.
+        // pt-query-digest takes more instructions than all windows do. On a server that serves users nothing is on for longer
+        // than was agreed.
+        if !plan.clock.is_real() || request.live.is_some() {
             return Ok(ending);
         }
         Ok(match trial_loop.cross_check_artefacts() {
@@ -106,10 +113,45 @@ pub(super) fn run_trials(
             Err(error) => RunEnd::Aborted(format!("{error:#}")),
         })
     })();
+    let guarded = end_guard(&mut env, dir);
     let stopped = env.stop_load();
     env.count_cross_checks();
     progress.finish();
-    ending.and_then(|ending| stopped.map(|()| ending))
+    ending.and_then(|ending| guarded.and(stopped).map(|()| ending))
+}
+
+/// From now on a process of its own watches the server, and switches off what is on if it is hurt.
+fn start_guard(
+    live: &LiveRequest,
+    plan: &Plan,
+    recorder: &Recorder,
+    env: &mut HostEnv<'_>,
+) -> anyhow::Result<()> {
+    let server = env.testbed().servers.first().context("a guard needs a server")?;
+    let target = server.endpoints.unix.as_ref().or(server.endpoints.tcp.as_ref());
+    let target = target.context("the server's address is not known")?.clone();
+    let guard = LiveGuard::start(live, env.testbed(), &target, plan, recorder)?;
+    tracing::info!("drill: the guard switches off in {:.0} ms", guard.drill_ms());
+    env.guard_with(guard);
+    Ok(())
+}
+
+fn end_guard(env: &mut HostEnv<'_>, dir: &Path) -> anyhow::Result<()> {
+    let Some(guard) = env.take_guard() else { return Ok(()) };
+    let Some(outcome) = guard.end(dir, &env.testbed().journal)? else { return Ok(()) };
+    let off = outcome.off.map_or_else(
+        || "whether it is off is not known".to_owned(),
+        |off| match off.failures.is_empty() {
+            true => format!("off after {:.2} s", off.took_us as f64 / 1e6),
+            false => format!("NOT all is off: {}", off.failures.join("; ")),
+        },
+    );
+    let after = match outcome.recovered_s {
+        Some(s) => format!("the server was calm after {s:.1} s"),
+        None => "the server was not calm within 30 s".to_owned(),
+    };
+    tracing::warn!("the breaker tripped: {}; {off}; {after}", outcome.trip.reason);
+    Ok(())
 }
 
 /// Placeholders and values by arm.

@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::cross_check::CrossCheckSample;
 use super::environment::Environment;
-use super::guard::Guard;
+use super::guard::{Guard, Tripped};
 use super::host_probe::HostProbe;
 use super::load::LoadControl;
 use super::meter::Meter;
@@ -13,23 +13,24 @@ use super::run_log::RunLog;
 use super::treatments::{SwitchOffReport, TreatmentControl};
 use super::trial::{ClosedWindow, TrialParams};
 use super::ui::Ui;
+use super::work_meter::WorkMeter;
 use super::writeback::WritebackBarrier;
 use super::{Progress, StaysOn, readings};
 use crate::capture_survey::Survey;
+use crate::live::LiveGuard;
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
 use crate::testbed::rig::LinkCounters;
 use crate::treatment::{
     KernelNotRestored, PausableLoad, PauseGuard, Reading, RestoreError, Treatment, TreatmentContext,
 };
-use crate::workload::{BinStream, Counter, Driver, DriverContext, LiveLoad, WindowLoad};
+use crate::workload::{Counter, Driver, DriverContext};
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use toll_model::artefacts;
-use toll_record::{Arm, Artefact, Bin, Cpu, Plan, ProcessEnd, Sample, TrialLine};
+use toll_record::{Arm, Artefact, Cpu, Plan, ProcessEnd, Sample, TrialLine};
 use toll_sys::cancel::CancelToken;
 use toll_sys::{clock, memory, redact};
 
@@ -43,7 +44,7 @@ pub struct HostEnv<'a> {
     seed: u64,
     clock: toll_record::Clock,
     pub(super) keep_artefacts: bool,
-    guard: RunDirGuard<'a>,
+    guards: Guards<'a>,
     meter: Option<WorkMeter>,
     pub(super) treatment: Treatment,
     /// Of which arm, and what.
@@ -65,10 +66,17 @@ pub struct HostEnv<'a> {
     pub(super) survey: Option<Survey>,
 }
 
-/// What counts, and perhaps what makes the load that is counted.
-enum WorkMeter {
-    Driver(Box<Driver>),
-    Counter(Counter),
+/// Whatever may end the run.
+struct Guards<'a> {
+    dir: RunDirGuard<'a>,
+    live: Option<LiveGuard>,
+}
+
+impl Guard for Guards<'_> {
+    fn check(&mut self, now_us: u64) -> Result<(), Tripped> {
+        self.dir.check(now_us)?;
+        self.live.as_mut().map_or(Ok(()), |guard| guard.check(now_us))
+    }
 }
 
 impl<'a> HostEnv<'a> {
@@ -89,7 +97,7 @@ impl<'a> HostEnv<'a> {
             seed: plan.seed,
             clock: plan.clock,
             keep_artefacts,
-            guard: RunDirGuard::new(recorder, dir.to_owned()),
+            guards: Guards { dir: RunDirGuard::new(recorder, dir.to_owned()), live: None },
             meter: None,
             treatment: Treatment::default(),
             restore_error: None,
@@ -102,6 +110,20 @@ impl<'a> HostEnv<'a> {
             link: None,
             survey: None,
         }
+    }
+
+    pub fn testbed(&self) -> &Testbed {
+        self.testbed
+    }
+
+    /// From now on `guard` may end the run, too.
+    pub fn guard_with(&mut self, guard: LiveGuard) {
+        self.guards.live = Some(guard);
+    }
+
+    /// The guard of a server that serves users, if there is one; it ends the run no more.
+    pub fn take_guard(&mut self) -> Option<LiveGuard> {
+        self.guards.live.take()
     }
 
     /// Has pt-query-digest count the stretches that were set aside; no load may run any more.
@@ -442,56 +464,6 @@ impl Environment for HostEnv<'_> {
     }
 
     fn guard(&mut self) -> Option<&mut dyn Guard> {
-        Some(&mut self.guard)
-    }
-}
-
-impl WorkMeter {
-    fn bin_stream(&self) -> &BinStream {
-        match self {
-            Self::Driver(driver) => &driver.bin_stream,
-            Self::Counter(counter) => &counter.bin_stream,
-        }
-    }
-}
-
-impl Meter for WorkMeter {
-    fn check(&mut self) -> anyhow::Result<()> {
-        match self {
-            Self::Driver(driver) => driver.check(),
-            Self::Counter(counter) => counter.check(),
-        }
-    }
-
-    fn live(&self) -> Option<LiveLoad> {
-        self.bin_stream().live()
-    }
-
-    fn bin_width_us(&self) -> u64 {
-        self.bin_stream().bin_width_us()
-    }
-
-    fn bins_since(&self, moment_us: u64) -> Vec<Bin> {
-        self.bin_stream().bins_since(moment_us)
-    }
-
-    fn edge_at_or_after(&self, moment_us: u64) -> u64 {
-        self.bin_stream().edge_at_or_after(moment_us)
-    }
-
-    fn open_window(&mut self, begin_us: u64, end_us: u64) {
-        self.bin_stream().open_window(begin_us, end_us);
-    }
-
-    fn window_counts(&self) -> (u64, u64) {
-        self.bin_stream().window_counts()
-    }
-
-    fn close_early(&mut self, edge_us: u64) -> u64 {
-        self.bin_stream().close_early(edge_us)
-    }
-
-    fn close_window(&mut self, within: Duration) -> Option<WindowLoad> {
-        self.bin_stream().close_window(within)
+        Some(&mut self.guards)
     }
 }

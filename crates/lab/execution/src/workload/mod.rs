@@ -11,11 +11,12 @@ pub use bin_stream::{BinStream, LiveLoad, WindowLoad};
 pub use counter::Counter;
 pub use toll_driver::rests_at_edges;
 
+use crate::end_child::end_child;
 use crate::recorder::Recorder;
 use crate::treatment::{PausableLoad, cpu_of_process_us};
 use anyhow::{Context, bail};
 use bin_stream::read_bins;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +27,6 @@ use toll_model::rig::TRANSPORTS;
 use toll_mysql::{Address, Compression, Target, Tls, TlsOptions};
 use toll_record::{Clock, Workload};
 use toll_sys::cancel::CancelToken;
-use toll_sys::process::escalate;
 
 /// Addresses that drivers connect to, by transport.
 #[derive(Debug, Clone, Default)]
@@ -170,24 +170,8 @@ impl Driver {
     /// Ends the driver. Its last bins are recorded.
     pub fn stop(mut self, journal: &Journal) -> anyhow::Result<()> {
         self.cpu_us_at_end = self.cpu_us();
-        let pid = Pid::from_raw(self.child.id() as i32);
-        if !self.has_ended() {
-            #[allow(clippy::disallowed_methods)] // a child that has not been waited for
-            let send = |signal| {
-                let _ = kill(pid, signal);
-            };
-            let steps = [(Signal::SIGTERM, STOP_WITHIN), (Signal::SIGKILL, STOP_WITHIN)];
-            escalate(&steps, send, |patience| {
-                let begun = Instant::now();
-                while !self.has_ended() && begun.elapsed() < patience {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                self.has_ended()
-            });
-        }
-        if !self.has_ended() {
-            bail!("the load driver cannot be ended: see `toll clean`");
-        }
+        end_child(&mut self.child, STOP_WITHIN)
+            .context("the load driver cannot be ended: see `toll clean`")?;
         self.bin_stream.finish();
         journal.mark_done(self.undo)
     }

@@ -105,6 +105,16 @@ pub fn sizing_input(plan: &Plan, times: &TimeSettings) -> SizingInput {
     }
 }
 
+/// Usual size of a paired difference's noise on the primary outcome, ln, as the pilot found it: two windows of the plan's
+/// length, as far apart as neighbouring trials are. `None`: the pilot says nothing of that outcome.
+pub fn difference_sd(plan: &Plan) -> Option<f64> {
+    let noise = plan.pilot.as_ref()?.noise.as_ref()?;
+    let slots = plan.order.first().map_or(1, Vec::len).max(1);
+    let apart_s = expected_round_s(plan, plan.design.ramp_s().len() as u32) / slots as f64;
+    let variance = super::noise::difference_variance(noise, plan.window_s, apart_s);
+    Some(variance.sqrt()).filter(|sd| *sd > 0.0)
+}
+
 /// Bin width of the slowest meter among the arms, seconds.
 fn bin_s(plan: &Plan) -> f64 {
     let slow = |arm: &Arm| arm.meter == Meter::Driver && arm.workload.driver == "sysbench";

@@ -89,7 +89,7 @@ fn is_known(outcome: &Definition) -> bool {
     match &outcome.source {
         // Nobody collects them there: that would be a part of every window.
         Source::Host { .. } | Source::Pressure { .. } | Source::Server { .. } => false,
-        Source::Stages { .. } => false,
+        Source::Stages { .. } | Source::ByClass { .. } => false,
         Source::Artefact { column } => *column != ArtefactColumn::Mbps,
         Source::Trial { column } => *column == TrialColumn::Seconds,
         Source::Processes { column, .. } => !matches!(

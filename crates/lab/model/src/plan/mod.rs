@@ -1,7 +1,6 @@
 //! Resolution of a scenario into a plan with every choice made.
 //!
-//! Flags and the profile are resolved before a server exists. Everything that depends on the server follows
-//! once it is there: which arms can run, and their expanded commands.
+//! Flags and the profile are resolved before a server exists. All that depends on the server follows: which arms can run.
 //!
 //! Where a time or an effect is given, a pilot measures the host. `noise` makes two numbers of the baseline's bins,
 //! `sizing` finds windows and rounds by them, and `apply_sizing` puts these into the plan. All three are pure.
@@ -13,6 +12,7 @@ mod apply_sizing;
 mod arm;
 mod arm_selection;
 mod availability;
+mod blocks;
 mod counted;
 pub mod noise;
 mod overrides;
@@ -26,8 +26,8 @@ mod times;
 mod workload;
 
 pub use apply_sizing::{
-    apply_sizing, expected_round_s, expected_s, likely_rounds, long_window_titles, noise_outcome,
-    pilot_durations_s, set_settle_times, sizing_input,
+    apply_sizing, difference_sd, expected_round_s, expected_s, likely_rounds, long_window_titles,
+    noise_outcome, pilot_durations_s, set_settle_times, sizing_input,
 };
 pub use availability::{
     HostFacts, NO_SYSBENCH_TLS, Required, ServerFacts, TestbedFacts, required, unavailable_reason,
@@ -45,7 +45,7 @@ use crate::scenario::{Arm, OnExit, Profile, Rate, Scenario, Subject, Sweep, chec
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::catalogue::CATALOGUE;
-use toll_record::{Clock, Contrast, FORMAT, Plan, Workload};
+use toll_record::{Clock, Contrast, Design, FORMAT, Plan, Workload};
 
 /// A scenario with every choice made that needs no server.
 #[derive(Debug, Clone)]
@@ -58,6 +58,7 @@ pub struct ResolvedScenario {
     pub arms: Vec<Arm>,
     pub seed: Option<u64>,
     pub early_stop: bool,
+    pub design: Design,
     pub clock: Clock,
 }
 
@@ -149,6 +150,7 @@ impl ResolvedScenario {
             arms,
             seed: overrides.seed,
             early_stop: overrides.early_stop,
+            design: overrides.design.clone(),
             clock: overrides.clock,
         })
     }
@@ -304,6 +306,8 @@ impl ResolvedScenario {
             server: facts.baseline_server().map(|server| server.server.clone()),
             setup: facts.setup.clone(),
             arms,
+            design: self.design.clone(),
+            classes: Vec::new(),
             order: Vec::new(),
             jitter: JITTER,
             started_wall_us: facts.host.wall_us,
@@ -324,6 +328,9 @@ impl ResolvedScenario {
 ///
 /// A longer order begins with the shorter one.
 fn draw_order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
+    if let Design::Blocks { .. } = plan.design {
+        return blocks::draw_blocks(plan, rounds);
+    }
     let runnable: Vec<&String> =
         plan.arms.iter().filter(|a| a.unavailable.is_none()).map(|a| &a.name).collect();
     toll_stats::draw_orders(plan.seed, runnable.len(), rounds as usize)

@@ -1,7 +1,7 @@
 //! Overrides of a scenario by command-line options.
 
 use serde::{Deserialize, Serialize};
-use toll_record::Clock;
+use toll_record::{Clock, Design};
 use toll_sys::units::Seconds;
 
 /// Command-line overrides; `None` leaves the scenario's value.
@@ -34,6 +34,7 @@ pub struct RunOverrides {
     pub receive_on: Option<String>,
     pub seed: Option<u64>,
     pub early_stop: bool,
+    pub design: Design,
     /// Percents of capacity at which every arm is repeated.
     pub sweep: Option<Vec<u32>>,
     /// Rates in events a second, in place of the scenario's shares of capacity.

@@ -8,6 +8,7 @@ mod check_findings;
 mod matrix;
 mod names;
 mod ordered_map;
+mod own_traffic;
 #[cfg(test)]
 mod page;
 mod preset;
@@ -17,6 +18,7 @@ mod requirements;
 pub use arm::{Arm, CountLimit, OnExit, ProcessSpec};
 pub use check::{MAX_ROUNDS, check_load, check_rate};
 pub use names::{find_arm, other_names};
+pub use own_traffic::Judged;
 pub use preset::{PRESETS, Preset};
 
 use anyhow::Context;

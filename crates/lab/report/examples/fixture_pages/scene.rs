@@ -201,6 +201,8 @@ pub fn plan(shape: &Shape, made: &[FixtureArm], order: Vec<Vec<String>>) -> Plan
         pilot_s: 0.0,
         held_in: None,
         early_stop: false,
+        design: toll_record::Design::default(),
+        classes: Vec::new(),
         setup: Setup::default(),
         server: Some(Server {
             kind: "sandbox".into(),

@@ -80,6 +80,8 @@ fn a_plan() -> Plan {
         pilot_s: 0.0,
         held_in: None,
         early_stop: false,
+        design: toll_record::Design::default(),
+        classes: Vec::new(),
         setup: Setup::default(),
         server: Some(Server {
             kind: "sandbox".into(),

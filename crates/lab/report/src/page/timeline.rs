@@ -363,6 +363,7 @@ fn mono_us(sample: &Sample) -> Option<u64> {
         Sample::Tick(s) => s.mono_us,
         Sample::Own(s) => s.mono_us,
         Sample::Output(s) => s.mono_us,
+        Sample::Classes(s) => s.mono_us,
         Sample::Cut(_) | Sample::Unknown => return None,
     })
 }

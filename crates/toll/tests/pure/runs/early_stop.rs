@@ -102,9 +102,9 @@ fn a_run_with_dumps_ends_too_once_they_are_decided() {
     let dump = &arm(&result, "dump-tcp").outcomes["elapsed_s"];
     assert_eq!((dump.method.as_str(), dump.verdict), ("confidence-sequence", Verdict::Costly));
 
-    let mut recorded = with(9, &[("B", 1.6)]);
+    let mut recorded = with(5, &[("B", 1.6)]);
     add_dumps(&mut recorded, 1.5);
-    assert!(!can_stop(&recorded), "a sequence needs ten rounds");
+    assert!(!can_stop(&recorded), "a sequence needs six rounds");
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Synthetic run of a host with known overheads.
 //!
-//! A closed loop on a host whose speed varies (AR(1) within seconds, a slow wave over minutes) and whose CPUs
-//! are the bottleneck. An arm that makes each query cost `f` times the CPU therefore has 1/f of the
-//! throughput. Everything comes from the seed.
+//! A closed loop on a host whose speed varies (AR(1) within seconds, a slow wave over minutes) and whose CPUs are the
+//! bottleneck. An arm whose queries cost `f` times the CPU has 1/f of the throughput. Everything comes from the seed.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -164,6 +163,8 @@ impl SyntheticRun {
             pilot_s: 0.0,
             held_in: None,
             early_stop: false,
+            design: toll_record::Design::default(),
+            classes: Vec::new(),
             setup: Setup::default(),
             server: Some(Server {
                 kind: "sandbox".into(),
@@ -493,7 +494,7 @@ impl<'a> RunSimulator<'a> {
     }
 
     fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.draws.next_fraction()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.draws.next_fraction()).cos()
+        let [radius, turn] = [self.draws.next_fraction(), self.draws.next_fraction()];
+        (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * turn).cos()
     }
 }

@@ -5,7 +5,7 @@
 //! connection; the others continue. A query more than a second overdue is not sent any more. Otherwise a
 //! server that hung would receive a burst of queries. Its delay counts as its latency.
 
-use super::probe_query::ProbeQuery;
+use super::query::ProbeQuery;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};

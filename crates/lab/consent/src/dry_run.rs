@@ -3,32 +3,32 @@
 //! # Invariants
 //! Never starts, changes or loads anything.
 
-use super::consent;
-use super::exact::ExactArgs;
-use super::report::print_report;
+use crate::load;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::process::ExitCode;
 use toll_execution::run::{self, RunPreview, RunRequest, RunSource};
 use toll_execution::testbed::ServerChoice;
 use toll_record::{Arm, Clock, Meter, Role};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format::{format_duration_s, format_megabytes};
 
-/// Prints the preview of a run. `is_agreed`: a load at full speed needs no question.
-pub fn run(mut asked: RunRequest, exact: &ExactArgs, is_agreed: bool) -> anyhow::Result<ExitCode> {
-    if let (true, RunSource::Scenario(_, overrides)) = (exact.exact, &mut asked.source) {
+/// The preview of a run. `precision_pct`: it counts instructions until its intervals are so narrow. `is_agreed`: a load at
+/// full speed needs no question.
+///
+/// # Errors
+/// The run would be refused before it connects to a server.
+pub fn render(mut asked: RunRequest, precision_pct: Option<f64>, is_agreed: bool) -> anyhow::Result<String> {
+    if let (Some(_), RunSource::Scenario(_, overrides)) = (precision_pct, &mut asked.source) {
         overrides.clock = Clock::Counted;
     }
     let preview = run::preview(&asked)?;
-    let needs_consent = !is_agreed && consent::check_is_needed(&asked.source, &asked.server)?;
-    print_report(&Text { asked: &asked, exact, preview: &preview, needs_consent }.render()?)?;
-    Ok(ExitCode::SUCCESS)
+    let needs_consent = !is_agreed && load::check_is_needed(&asked.source, &asked.server)?;
+    Ok(Text { asked: &asked, precision_pct, preview: &preview, needs_consent }.render()?)
 }
 
 struct Text<'a> {
     asked: &'a RunRequest,
-    exact: &'a ExactArgs,
+    precision_pct: Option<f64>,
     preview: &'a RunPreview,
     needs_consent: bool,
 }
@@ -62,7 +62,7 @@ impl Text<'_> {
         match (&self.asked.server, &self.preview.setup.sandbox) {
             (_, Some(sandbox)) => {
                 let servers = format_count(sandbox.servers.len() as u64, "sandbox server");
-                let place = if self.exact.exact { ", in virtual machines" } else { "" };
+                let place = if self.precision_pct.is_some() { ", in virtual machines" } else { "" };
                 format!("{servers} of {}{place}, with data directories of their own", sandbox.program)
             }
             (ServerChoice::External { target, agreed, .. }, None) => {
@@ -86,7 +86,7 @@ impl Text<'_> {
             let load = match (arm.workload.driver.as_str(), &arm.meter) {
                 ("none", Meter::Server) => "none: the server's own traffic".to_owned(),
                 ("none", _) => "none".to_owned(),
-                (driver, _) => format!("{}, by {driver}", consent::describe(&arm.workload)),
+                (driver, _) => format!("{}, by {driver}", load::describe(&arm.workload)),
             };
             *loads.entry(load).or_default() += 1;
         }
@@ -101,11 +101,8 @@ impl Text<'_> {
     }
 
     fn time(&self) -> String {
-        if self.exact.exact {
-            return format!(
-                "until the intervals are as narrow as {}%, by counted instructions",
-                self.exact.precision
-            );
+        if let Some(pct) = self.precision_pct {
+            return format!("until the intervals are as narrow as {pct}%, by counted instructions");
         }
         let prepares = self.preview.data.is_some();
         let before = if prepares { ", after the data is prepared" } else { "" };
@@ -141,7 +138,7 @@ impl Text<'_> {
                 lines.push(format!("{what}: {}", arms.join(", ")));
             }
         };
-        if !self.exact.exact {
+        if self.precision_pct.is_none() {
             need("root", &|arm| arm.needs.root);
         }
         if let ServerChoice::External { .. } = self.asked.server {

@@ -1,0 +1,242 @@
+//! The guard: a process of its own that looks ten times a second, and switches a method off by itself.
+//!
+//! It holds open connections and the path of the undo journal, so nothing has to be found or opened once it is needed. It acts
+//! when a condition trips, and when toll dies or falls silent. It never switches anything on.
+
+use super::breaker::{Breaker, Condition, Reading, Trip};
+use super::control::Control;
+use super::messages::{FromGuard, GuardSetup, Look, OffReport, ServerLogin, ToGuard, receive, send};
+use super::watch::{LOOK_US, Replica, Watch};
+use anyhow::{Context, Result};
+use std::collections::VecDeque;
+use std::io::{BufRead, Write};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
+use toll_mysql::{Connection, Target};
+use toll_probe::ProbeQuery;
+use toll_sys::clock;
+
+/// Statements that switch off may take so long each.
+const OFF_TIMEOUT: Duration = Duration::from_secs(2);
+/// So long it is looked whether the server comes back.
+const RECOVERY_US: u64 = 30_000_000;
+/// The server is back once all looks of so long were within their limits.
+const CALM_US: u64 = 2_000_000;
+/// How far back the figures of a beat go.
+const LOOK_SPAN_US: u64 = 2_000_000;
+
+/// Runs until toll ends the run, or has gone. The first line on `input` is the setup.
+///
+/// # Errors
+/// The guard cannot begin: nothing may be switched on.
+pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> Result<()> {
+    let setup: GuardSetup = receive(&mut input)?.context("toll has gone before it said what to guard")?;
+    let target = login(&setup.server)?;
+    let query = ProbeQuery::choose(&target, setup.probe_query.as_deref())?;
+    let replicas = setup
+        .replicas
+        .iter()
+        .map(|(name, server)| Ok(Replica { name: name.clone(), target: login(server)? }))
+        .collect::<Result<Vec<_>>>()?;
+    let watch = Watch::start(&target, query, &replicas, setup.files.clone(), setup.seed)?;
+    let mut switch = Switch::open(&target, &setup)?;
+    let control = Control::start(&setup.vetoes)?;
+    let messages = read_messages(input)?;
+    send(&mut output, &FromGuard::Ready)?;
+    let mut state = Guard {
+        breaker: Breaker::new(setup.limits),
+        heard_us: clock::mono_us(),
+        written_bytes: 0,
+        is_gone: false,
+        drill: false,
+        probes: VecDeque::new(),
+    };
+    let mut next_us = clock::mono_us();
+    loop {
+        if state.hear(&messages) {
+            return Ok(());
+        }
+        let mut reading = state.complete(watch.look());
+        reading.veto = reading.veto.or_else(|| control.veto());
+        let trip = if std::mem::take(&mut state.drill) {
+            Some(Trip {
+                condition: Condition::Drill,
+                at_us: reading.at_us,
+                reason: Condition::Drill.describe().into(),
+            })
+        } else {
+            state.breaker.look(&reading).cloned()
+        };
+        if let Some(trip) = trip {
+            let is_drill = trip.condition == Condition::Drill;
+            // toll may not read, or not be there any more: the method goes off all the same.
+            let _ = send(&mut output, &FromGuard::Tripped { trip: trip.clone() });
+            let report = switch.off(&trip);
+            let _ = send(&mut output, &FromGuard::Off { report });
+            if !is_drill {
+                let after_s = state.await_recovery(&watch, &messages);
+                let _ = send(&mut output, &FromGuard::Recovered { after_s });
+                return Ok(());
+            }
+        }
+        if state.is_gone {
+            return Ok(());
+        }
+        let look = state.summarise(&reading);
+        control.set_status(serde_json::to_string(&look)?);
+        if send(&mut output, &FromGuard::Beat { look }).is_err() {
+            state.is_gone = true;
+        }
+        next_us = (next_us + LOOK_US).max(clock::mono_us());
+        clock::sleep_until(next_us);
+    }
+}
+
+struct Guard {
+    breaker: Breaker,
+    /// When toll was last heard of.
+    heard_us: u64,
+    written_bytes: u64,
+    is_gone: bool,
+    drill: bool,
+    probes: VecDeque<(u64, f64)>,
+}
+
+impl Guard {
+    /// Takes what toll has said. True: the run is over.
+    fn hear(&mut self, messages: &Receiver<ToGuard>) -> bool {
+        loop {
+            match messages.try_recv() {
+                Ok(ToGuard::Beat { written_bytes }) => self.written_bytes = written_bytes,
+                Ok(ToGuard::Drill) => self.drill = true,
+                Ok(ToGuard::End) => return true,
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => {
+                    self.is_gone = true;
+                    return false;
+                }
+            }
+            self.heard_us = clock::mono_us();
+        }
+    }
+
+    /// With what the guard itself knows.
+    fn complete(&self, reading: Reading) -> Reading {
+        let silent_us = match self.is_gone {
+            true => u64::MAX / 2,
+            false => reading.at_us.saturating_sub(self.heard_us),
+        };
+        Reading { written_bytes: self.written_bytes, silent_us, ..reading }
+    }
+
+    fn summarise(&mut self, reading: &Reading) -> Look {
+        self.probes.extend(reading.probes_us.iter().map(|us| (reading.at_us, *us)));
+        while self.probes.front().is_some_and(|(then, _)| reading.at_us - then > LOOK_SPAN_US) {
+            self.probes.pop_front();
+        }
+        let mut latencies: Vec<f64> = self.probes.iter().map(|(_, us)| *us).collect();
+        let [probe_p50_us, probe_p99_us] = [0.5, 0.99].map(|q| super::breaker::quantile(&mut latencies, q));
+        Look {
+            at_us: reading.at_us,
+            probes: reading.probes_us.len() as u64,
+            probe_ln_us_sum: reading.probes_us.iter().map(|us| us.max(1e-3).ln()).sum(),
+            probe_p50_us,
+            probe_p99_us,
+            threads_running: reading.threads_running,
+        }
+    }
+
+    /// Seconds until the server was calm again, by the same limits; `None`: it was not within half a minute.
+    fn await_recovery(&mut self, watch: &Watch, messages: &Receiver<ToGuard>) -> Option<f64> {
+        let begun_us = clock::mono_us();
+        let mut calm_since = None;
+        let mut breaker = Breaker::new(self.breaker.limits().clone());
+        let mut next_us = begun_us;
+        while next_us < begun_us + RECOVERY_US {
+            if self.hear(messages) {
+                return None;
+            }
+            // Whether toll speaks is no matter of the server's.
+            let reading = Reading { silent_us: 0, veto: None, written_bytes: 0, ..watch.look() };
+            let now_us = reading.at_us;
+            if breaker.look(&reading).is_some() {
+                breaker = Breaker::new(self.breaker.limits().clone());
+                calm_since = None;
+            } else if now_us - *calm_since.get_or_insert(now_us) >= CALM_US {
+                return Some((now_us - begun_us) as f64 / 1e6);
+            }
+            next_us += LOOK_US;
+            clock::sleep_until(next_us);
+        }
+        None
+    }
+}
+
+/// What switches off.
+struct Switch {
+    setup: GuardSetup,
+    target: Target,
+    connection: Option<Connection>,
+}
+
+impl Switch {
+    fn open(target: &Target, setup: &GuardSetup) -> Result<Self> {
+        let connection = connect(target)?;
+        Ok(Self { setup: setup.clone(), target: target.clone(), connection: Some(connection) })
+    }
+
+    fn off(&mut self, trip: &Trip) -> OffReport {
+        let (dir, run_id) = (self.setup.journal_dir.clone(), self.setup.run_id.clone());
+        let undone = toll_journal::undo_treatments(&dir, &run_id, |_, statements| self.run(statements));
+        let took_us = clock::mono_us().saturating_sub(trip.at_us);
+        match undone {
+            Ok(undone) => OffReport { took_us, actions: undone.actions, failures: undone.failures },
+            Err(error) => OffReport { took_us, actions: Vec::new(), failures: vec![format!("{error:#}")] },
+        }
+    }
+
+    /// Over the open connection; once over a new one if that is lost.
+    fn run(&mut self, statements: &[String]) -> Result<()> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.target)?,
+        };
+        for sql in statements {
+            let mut done = connection.exec_drop(sql);
+            if done.as_ref().is_err_and(toll_mysql::Error::is_fatal) {
+                connection = connect(&self.target)?;
+                done = connection.exec_drop(sql);
+            }
+            done.with_context(|| format!("the server did not do `{sql}`"))?;
+        }
+        self.connection = Some(connection);
+        Ok(())
+    }
+}
+
+fn connect(target: &Target) -> Result<Connection> {
+    let target = Target { connect_timeout: OFF_TIMEOUT.min(target.connect_timeout), ..target.clone() };
+    let mut connection =
+        Connection::connect(&target).with_context(|| format!("cannot reach {}", target.address))?;
+    connection.set_read_timeout(Some(OFF_TIMEOUT))?;
+    Ok(connection)
+}
+
+fn login(server: &ServerLogin) -> Result<Target> {
+    let target = Target::from_defaults_file(&server.defaults_file)?;
+    Ok(Target { db: server.schema.clone().or(target.db.clone()), ..target })
+}
+
+/// On a thread, so that no look waits for a line.
+fn read_messages(mut input: impl BufRead + Send + 'static) -> Result<Receiver<ToGuard>> {
+    let (tell, messages) = channel();
+    std::thread::Builder::new().name("messages".into()).spawn(move || {
+        // Whatever ends the lines, toll has gone.
+        while let Ok(Some(message)) = receive(&mut input) {
+            if tell.send(message).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(messages)
+}

@@ -1,0 +1,254 @@
+//! The page that is read before anything is switched: what would be done, what it takes, and what ends it.
+
+use super::design::LiveDesign;
+use super::rights::Right;
+use super::switches::Switch;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use toll_execution::class_meter::ClassSource;
+use toll_execution::live::UsersView;
+use toll_guard::control::Vetoes;
+use toll_guard::limits::{Baseline, Limits};
+use toll_guard::watch::PROBES_PER_S;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format::{format_duration_s, format_megabytes};
+
+/// Classes that are named, and how much of each name.
+const SHOWN_CLASSES: usize = 5;
+const TITLE_CHARS: usize = 80;
+
+/// Everything that the page says.
+#[derive(Debug)]
+pub struct LivePage<'a> {
+    pub server: &'a str,
+    pub version: &'a str,
+    /// What has to be typed to begin.
+    pub confirmation: &'a str,
+    /// Treatments with their changes; `Err`: why one cannot run here.
+    pub treatments: Vec<(String, Result<Vec<Switch>, String>)>,
+    pub design: &'a LiveDesign,
+    pub rights: &'a [Right],
+    pub baseline: &'a Baseline,
+    pub limits: &'a Limits,
+    pub space: &'a [PathBuf],
+    pub run_dir: &'a str,
+    /// Replicas whose lag is watched.
+    pub replicas: &'a [String],
+    pub vetoes: &'a Vetoes,
+    pub users: &'a UsersView,
+    /// Title of the outcome that verdicts are drawn from.
+    pub judged: &'a str,
+    pub mde_pct: Option<f64>,
+    pub sees_host: bool,
+    pub flag_file: Option<&'a str>,
+}
+
+impl LivePage<'_> {
+    /// At most 100 columns.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "Plan: nothing was switched. The server was looked at for {} s.\n",
+            self.baseline.seconds
+        )?;
+        writeln!(out, "Server     {} ({})", self.server, self.version)?;
+        writeln!(out, "Load       none is added: the server's own traffic is measured")?;
+        writeln!(out, "Created    nothing: no schema, table, account, or file in the data directory")?;
+        self.write_treatments(out)?;
+        self.write_exposure(out)?;
+        self.write_outcomes(out)?;
+        self.write_rights(out)?;
+        self.write_breaker(out)?;
+        writeln!(out, "\nIf all fails")?;
+        writeln!(out, "  toll and its guard watch each other; either switches off if the other dies.")?;
+        writeln!(out, "  After a crash of both: `toll clean`. By hand: the lines after \"off\" above.")?;
+        writeln!(out, "\nTo begin: the same command with --execute --reason 'WHY'.")?;
+        writeln!(out, "It asks for `{}`, or takes it from --confirm.", self.confirmation)
+    }
+
+    fn write_treatments(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nSwitched")?;
+        for (name, switches) in &self.treatments {
+            match switches {
+                Err(why) => writeln!(out, "  {name}: cannot run here: {why}")?,
+                Ok(switches) => {
+                    writeln!(out, "  {name}")?;
+                    for switch in switches {
+                        writeln!(out, "    on   {}", switch.on)?;
+                        writeln!(out, "    off  {}", switch.off)?;
+                    }
+                }
+            }
+        }
+        let switches = self.treatments.iter().filter_map(|(_, switches)| switches.as_ref().ok()).flatten();
+        if switches.into_iter().any(|switch| switch.on.contains("{artefact}")) {
+            writeln!(out, "  {{artefact}}: a file in {}, removed after each window", self.run_dir)?;
+        }
+        Ok(())
+    }
+
+    fn write_exposure(&self, out: &mut String) -> std::fmt::Result {
+        let design = self.design;
+        let ramp: Vec<String> = design.ramp_s.iter().map(|s| format!("{s}")).collect();
+        let ramp = match ramp.is_empty() {
+            true => String::new(),
+            false => format!("; the first windows last {} s", ramp.join(", ")),
+        };
+        writeln!(out, "\nExposure")?;
+        writeln!(
+            out,
+            "  {} blocks in {}, each a window with and one without, in an order that is drawn;",
+            design.blocks,
+            format_duration_s(design.duration_s())
+        )?;
+        writeln!(out, "  each fifth block switches nothing (sham).")?;
+        writeln!(
+            out,
+            "  On: {} in all for each treatment, at most {:.0} s at a time{ramp}.",
+            format_duration_s(design.on_s()),
+            design.longest_on_s()
+        )?;
+        writeln!(
+            out,
+            "  toll's own: {PROBES_PER_S} probe queries and 20 status queries a second, 7 connections{}",
+            if matches!(self.users.source, Some(ClassSource::Tap(_))) {
+                ", a tap on the sockets"
+            } else {
+                ""
+            }
+        )?;
+        writeln!(out, "  Written: to {}", self.run_dir)?;
+        for path in self.space {
+            writeln!(out, "  Free space is watched in {}", path.display())?;
+        }
+        Ok(())
+    }
+
+    /// What is measured, how small an effect can be found, and what cannot be seen from here.
+    fn write_outcomes(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nMeasured")?;
+        writeln!(out, "  Verdicts: {}", self.judged)?;
+        if let Some(source) = self.users.source.as_ref() {
+            let traffic = &self.users.traffic;
+            writeln!(out, "  Users' response times: {}, in all windows", source.describe())?;
+            writeln!(
+                out,
+                "  {} of {:.0} queries a second; the most frequent:",
+                format_count(traffic.classes.len() as u64, "class"),
+                traffic.queries_per_s
+            )?;
+            for class in traffic.classes.iter().take(SHOWN_CLASSES) {
+                let title: String = class.title.chars().take(TITLE_CHARS).collect();
+                writeln!(out, "    {:>5.1}%  {title}", 100.0 * class.weight)?;
+            }
+        }
+        for what in &self.users.not_seen {
+            writeln!(out, "  Not seen: {what}")?;
+        }
+        match self.mde_pct {
+            Some(pct) => writeln!(
+                out,
+                "  Found in 8 of 10 such runs (from {} s with nothing on): a change of {pct:.1}% or more",
+                self.baseline.seconds
+            ),
+            None => writeln!(out, "  The smallest change that such a run finds is not known beforehand"),
+        }
+    }
+
+    fn write_rights(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nRights")?;
+        for right in self.rights {
+            match right.is_there {
+                true => writeln!(out, "  there    {}", right.what_for)?,
+                false => writeln!(out, "  missing  {}: {}", right.what_for, right.grant)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Each limit beside what this server does by itself.
+    fn write_breaker(&self, out: &mut String) -> std::fmt::Result {
+        let (usual, limit) = (self.baseline, self.limits);
+        let ms = |us: f64| format!("{:.1} ms", us / 1e3);
+        let megabytes = |bytes: u64| format!("{} MB", format_megabytes(bytes as f64));
+        let stalls =
+            |pct: Option<f64>| pct.map_or_else(|| "none: it is full".to_owned(), |pct| format!("{pct:.0}%"));
+        let mut rows = vec![
+            ("2 probe queries in a row over", format!("p99 {}", ms(usual.probe_p99_us)), ms(limit.probe_us)),
+            ("1 probe query without an answer for", String::new(), ms(limit.probe_timeout_us)),
+            ("p90 of the probe queries of 2 s", ms(usual.probe_p90_us), ms(limit.probe_p90_us)),
+            (
+                "Threads_running for half a second",
+                format!("p99 {}", usual.threads_running_p99),
+                limit.threads_running.to_string(),
+            ),
+            ("a statement of toll's, or a lock", String::new(), format!("{} s", limit.own_statement_s)),
+            (
+                "free space",
+                usual.free_pct.map(|pct| format!("{pct:.0}%")).unwrap_or_default(),
+                format!("{} or {:.0}%", megabytes(limit.free_bytes), limit.free_pct),
+            ),
+            ("bytes that the method writes", String::new(), megabytes(limit.written_bytes)),
+        ];
+        let of_host = [
+            (
+                "tasks wait for a CPU, of 2 s",
+                format!("up to {:.0}%", usual.cpu_stalled.most),
+                stalls(limit.cpu_stalled_pct),
+            ),
+            (
+                "all tasks wait for a disk, of 2 s",
+                format!("up to {:.0}%", usual.io_stalled.most),
+                stalls(limit.io_stalled_pct),
+            ),
+            (
+                "pages back from swap in a second",
+                usual.swap_in_per_s.to_string(),
+                limit.swap_in_per_s.to_string(),
+            ),
+        ];
+        if self.sees_host {
+            rows.extend(of_host);
+        }
+        let errors: Vec<(String, String, String)> = limit
+            .errors_per_s
+            .iter()
+            .map(|(name, most)| {
+                let usual = usual.errors_per_s.get(name).map_or(0.0, |(mean, _)| *mean);
+                (format!("{name} in a second"), format!("{usual:.1}"), most.to_string())
+            })
+            .collect();
+        rows.extend(errors.iter().map(|(what, usual, most)| (what.as_str(), usual.clone(), most.clone())));
+        writeln!(out, "\nOff within 2 s, for good, once one of these is passed (now, limit)")?;
+        for (what, usual, most) in rows {
+            writeln!(out, "  {what:<37} {usual:>14} {most:>16}")?;
+        }
+        for replica in self.replicas {
+            writeln!(
+                out,
+                "  {:<37} {:>14} {:>14} s",
+                format!("lag of {replica}, if it grows"),
+                "",
+                limit.lag_s
+            )?;
+        }
+        if let Some(path) = self.flag_file {
+            writeln!(out, "  while the file {path} is there")?;
+        }
+        if let Some(path) = &self.vetoes.control {
+            writeln!(out, "  once `panic` is written to the socket {}", path.display())?;
+        }
+        if let Some(url) = &self.vetoes.url {
+            writeln!(out, "  once {url} answers anything but 200")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Response times from the server's own counters: counts and sums of `performance_schema` by kind of statement, read each second.
+//!
+//! A class's times are its mean's: the server keeps no logarithms.
+
+use super::{SeenClass, SeenStretch, Taker};
+use anyhow::{Context, ensure};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use toll_mysql::{Connection, Target};
+use toll_record::ClassTimes;
+use toll_sys::clock;
+
+const EVERY_US: u64 = 1_000_000;
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Kinds of statement that users send; what toll and monitoring send most is left out. Some 150 rows, which are in memory.
+const READ: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
+    FROM performance_schema.events_statements_summary_global_by_event_name \
+    WHERE COUNT_STAR > 0 AND EVENT_NAME LIKE 'statement/sql/%' AND EVENT_NAME NOT LIKE 'statement/sql/show%' \
+    AND EVENT_NAME NOT IN ('statement/sql/set_option', 'statement/sql/error')";
+
+/// Count, and sum in picoseconds, by name.
+type Totals = BTreeMap<String, (u64, u64)>;
+
+pub fn start(target: &Target, stop: &Arc<AtomicBool>, mut taker: Taker) -> anyhow::Result<JoinHandle<()>> {
+    let mut connection =
+        Connection::connect(target).with_context(|| format!("cannot reach {}", target.address))?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    let mut last = read(&mut connection).context("performance_schema cannot be read")?;
+    ensure!(!last.is_empty(), "performance_schema counts no statements: it is off, or its instruments are");
+    let mut last_us = clock::mono_us();
+    let stop = Arc::clone(stop);
+    let reader = std::thread::Builder::new().name("class-counters".into()).spawn(move || {
+        let mut due_us = last_us;
+        while !stop.load(Ordering::Relaxed) {
+            due_us += EVERY_US;
+            clock::sleep_until(due_us);
+            let Ok(now) = read(&mut connection) else { return };
+            let now_us = clock::mono_us();
+            let classes = grown(&last, &now);
+            taker(SeenStretch { mono_us: now_us, width_us: now_us - last_us, classes });
+            (last, last_us) = (now, now_us);
+        }
+    })?;
+    Ok(reader)
+}
+
+fn read(connection: &mut Connection) -> Result<Totals, toll_mysql::Error> {
+    let rows = connection.query(READ)?;
+    let number = |value: &Option<String>| value.as_ref().and_then(|text| text.parse().ok());
+    let row = |row: &Vec<Option<String>>| match row.as_slice() {
+        [Some(name), count, sum] => Some((name.clone(), (number(count)?, number(sum)?))),
+        _ => None,
+    };
+    Ok(rows.rows.iter().filter_map(row).collect())
+}
+
+/// What came between two readings. Tables that were truncated meanwhile say nothing.
+fn grown(before: &Totals, after: &Totals) -> Vec<SeenClass> {
+    let of_class = |(name, (count, sum)): (&String, &(u64, u64))| {
+        let (count_before, sum_before) = before.get(name).copied().unwrap_or_default();
+        let count = count.checked_sub(count_before).filter(|count| *count > 0)?;
+        let mean_us = sum.checked_sub(sum_before)? as f64 / 1e6 / count as f64;
+        let ln_us_sum = count as f64 * mean_us.max(1e-3).ln();
+        let title = name.rsplit('/').next().unwrap_or(name).to_owned();
+        Some(SeenClass { name: name.clone(), title, times: ClassTimes { count, ln_us_sum } })
+    };
+    after.iter().filter_map(of_class).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grew_is_a_count_and_the_logarithm_of_a_mean() {
+        let totals = |rows: &[(&str, u64, u64)]| -> Totals {
+            rows.iter().map(|(name, count, sum)| ((*name).to_owned(), (*count, *sum))).collect()
+        };
+        let before = totals(&[("statement/sql/select", 10, 5_000_000), ("statement/sql/update", 4, 9)]);
+        let after = totals(&[
+            ("statement/sql/select", 14, 805_000_000),
+            ("statement/sql/update", 4, 9),
+            ("statement/sql/insert", 1, 7_000_000),
+        ]);
+        let found = grown(&before, &after);
+        let titles: Vec<&str> = found.iter().map(|class| class.title.as_str()).collect();
+        assert_eq!(titles, ["insert", "select"]);
+        assert_eq!(found[1].times.count, 4);
+        assert!((found[1].times.ln_us_sum - 4.0 * 200_f64.ln()).abs() < 1e-9, "{found:?}");
+        let truncated = totals(&[("statement/sql/select", 3, 1)]);
+        assert!(grown(&before, &truncated).is_empty());
+    }
+}
