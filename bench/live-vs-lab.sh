@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# toll live beside the lab: response times that methods cost on a server with users and jobs, and in a sandbox.
+#
+# The server with users has a replica, performance_schema, and sysbench oltp_read_write at half of what a closed loop reaches; each
+# two minutes a job reads a whole table. `toll live` measures one method after another there. Then the lab measures all of them
+# at the same rate on a server of its own. Printed are both intervals of each method, and whether they overlap.
+#
+# Usage: bench/live-vs-lab.sh [MINUTES-PER-METHOD (10)] [MINUTES-IN-THE-LAB (60)] [METHOD...]. TOLL: the program.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+minutes=${1:-10} lab_minutes=${2:-60}
+methods=("${@:3}")
+[ ${#methods[@]} -gt 0 ] || methods=(slowlog-all slowlog-sampled general-log perf-schema tcpdump-file tcpdump-flush
+  toll-packets toll-queries toll-digest toll-sockets)
+toll=$(realpath "${TOLL:-target/release/toll}")
+source bench/server.bash
+need mariadbd sysbench tcpdump python3
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: captures need root"; exit 0; }
+[ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
+port=33483 replica_port=33484
+options=(--innodb-buffer-pool-size=256M --innodb-flush-log-at-trx-commit=2 --performance-schema=ON --max-connections=200)
+start_server $port "${options[@]}" --log-bin=bin --server-id=1
+sql() { mariadb --no-defaults --socket="$socket" --user=root -e "$1"; }
+
+# A replica with a data directory of its own.
+mkdir "$scratch/replica"
+mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
+  --datadir="$scratch/replica/data" --user="$(id -un)" >"$scratch/replica/install.log" 2>&1
+mariadbd --no-defaults --user="$(id -un)" --datadir="$scratch/replica/data" --socket="$scratch/replica/s" \
+  --port=$replica_port --bind-address=127.0.0.1 --pid-file="$scratch/replica/pid" --server-id=2 "${options[@]}" \
+  >"$scratch/replica/log" 2>&1 &
+ending+=($!)
+for _ in $(seq 100); do [ -S "$scratch/replica/s" ] && break; sleep 0.1; done
+mariadb --no-defaults --socket="$scratch/replica/s" --user=root -e "
+  CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=$port, MASTER_USER='root', MASTER_USE_GTID=slave_pos; START SLAVE"
+
+threads=8 rows=100000
+sysbench=(sysbench oltp_read_write --mysql-host=127.0.0.1 --mysql-port=$port --mysql-user=root --tables=8
+  --table-size=$rows --threads=$threads)
+sql 'CREATE DATABASE sbtest'
+"${sysbench[@]}" prepare >/dev/null
+rate=$("${sysbench[@]}" --time=15 run | sed -n 's/.*transactions:.*(\([0-9.]*\) per sec.*/\1/p' | awk '{printf "%d", $1 / 2}')
+echo "$(nproc) CPUs, $("$toll" --version), $(mariadbd --version | awk '{print $3}'), sysbench oltp_read_write at $rate/s"
+
+total=$((minutes * 60 * ${#methods[@]} + 600))
+"${sysbench[@]}" --rate="$rate" --time=$total run >"$scratch/users" 2>&1 &
+ending+=($!)
+(for _ in $(seq $((total / 120))); do
+  sql 'SELECT SUM(LENGTH(c)) FROM sbtest.sbtest1' >/dev/null
+  sleep 120
+done) &
+ending+=($!)
+sleep 5
+
+name=$(mariadb --no-defaults --socket="$socket" --user=root -N -e 'SELECT @@hostname')
+for method in "${methods[@]}"; do
+  "$toll" live tcpdump-impact --variants "$method" --server "mysql://root@127.0.0.1:$port/sbtest" --time "${minutes}m" \
+    --window 2s --guard-interval 1s --watch-replica "r=mysql://root@127.0.0.1:$replica_port/" --execute \
+    --reason "bench/live-vs-lab.sh" --confirm "$name" --out "$scratch/live-$method" >"$scratch/said" 2>&1 ||
+    { echo "$method: toll live ended with $?"; tail -4 "$scratch/said"; }
+done
+
+sed 's/^profile = "read-only"/profile = "read-write"/' scenarios/tcpdump-impact.toml >"$scratch/lab.toml"
+"$toll" run "$scratch/lab.toml" --variants "$(IFS=,; echo "${methods[*]}")" --driver sysbench --threads $threads --rate "$rate" \
+  --rows $rows --tables 8 --time "${lab_minutes}m" --out "$scratch/lab" >"$scratch/said" 2>&1 || tail -5 "$scratch/said"
+
+python3 - "$scratch" "${methods[@]}" <<'P'
+import json, pathlib, sys
+scratch, methods = pathlib.Path(sys.argv[1]), sys.argv[2:]
+
+def interval(run, method):
+    """Overhead of the outcome that the run is judged by: low, mean, high in percent, and the outcome's name."""
+    path = scratch / run / "result.json"
+    if not path.exists():
+        return None
+    result = json.loads(path.read_text())
+    for arm in result["arms"]:
+        outcome = arm["outcomes"].get(result["primary"]) if arm["name"] == method else None
+        if outcome and outcome.get("ci95_pct"):
+            return outcome["ci95_pct"][0], outcome["toll_pct"], outcome["ci95_pct"][1], result["primary"]
+    return None
+
+def show(found):
+    return f"{found[1]:+.1f}% [{found[0]:+.1f}, {found[2]:+.1f}]" if found else "no interval"
+
+overlaps = 0
+for method in methods:
+    live, lab = interval(f"live-{method}", method), interval("lab", method)
+    overlap = bool(live and lab and live[0] <= lab[2] and lab[0] <= live[2])
+    overlaps += overlap
+    print(f"{method:16} live {show(live):28} ({live[3] if live else '-'})  lab {show(lab):28} {'overlap' if overlap else 'NO OVERLAP'}")
+print(f"{overlaps} of {len(methods)} overlap")
+P
