@@ -24,7 +24,7 @@ const LAG_SPAN_US: u64 = 2_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
-    /// Two probe queries in a row took too long, or one was not answered.
+    /// Two probe queries in a row took too long, one was not answered, or all fail.
     ProbeSlow,
     /// A tenth of the probe queries of two seconds took too long.
     ProbeP90,
@@ -54,7 +54,7 @@ impl Condition {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::ProbeSlow => "two probe queries in a row, or one that is not answered",
+            Self::ProbeSlow => "two probe queries in a row, or one without an answer",
             Self::ProbeP90 => "p90 of the probe queries over 2 s",
             Self::ThreadsRunning => "Threads_running, for half a second",
             Self::OwnStatement => "a statement of toll's own, or a lock that it waits for",
@@ -92,6 +92,8 @@ pub struct Reading {
     pub probes_us: Vec<f64>,
     /// Age of the oldest probe query without an answer, microseconds.
     pub oldest_probe_us: f64,
+    /// Of the last probe query since the last look that failed.
+    pub probe_error: Option<String>,
     pub threads_running: Option<u64>,
     /// Age of the oldest statement of toll's own without an answer, microseconds.
     pub own_statement_us: u64,
@@ -112,6 +114,8 @@ pub struct Reading {
     pub veto: Option<String>,
     /// Age of the other process's last sign of life, microseconds.
     pub silent_us: u64,
+    /// The other process has ended.
+    pub has_gone: bool,
     /// Why the server cannot be asked.
     pub unreachable: Option<String>,
 }
@@ -122,6 +126,8 @@ pub struct Breaker {
     limits: Limits,
     tripped: Option<Trip>,
     was_slow: bool,
+    /// Since when probe queries have only failed, and how.
+    failing: Option<(u64, String)>,
     probes: VecDeque<(u64, f64)>,
     /// Since when the server has run too many threads.
     crowded_since: Option<u64>,
@@ -139,6 +145,7 @@ impl Breaker {
             limits,
             tripped: None,
             was_slow: false,
+            failing: None,
             probes: VecDeque::new(),
             crowded_since: None,
             errors: VecDeque::new(),
@@ -174,6 +181,7 @@ impl Breaker {
             self.unreachable(reading),
             self.own_statement(reading),
             self.probe_slow(reading),
+            self.probe_fails(reading),
             self.threads_running(reading),
             self.errors(reading),
             self.free_space(reading),
@@ -192,8 +200,12 @@ impl Breaker {
     }
 
     fn silence(&self, reading: &Reading) -> Option<(Condition, String)> {
+        if reading.has_gone {
+            return Some((Condition::Silence, "toll has ended without a word".into()));
+        }
         let silent_s = reading.silent_us as f64 / 1e6;
-        let reason = || format!("not heard of for {silent_s:.1} s, limit {:.1} s", self.limits.silence_s);
+        let reason =
+            || format!("toll was not heard of for {silent_s:.1} s, limit {:.1} s", self.limits.silence_s);
         (silent_s > self.limits.silence_s).then(|| (Condition::Silence, reason()))
     }
 
@@ -233,6 +245,22 @@ impl Breaker {
             });
         }
         slow.map(|reason| (Condition::ProbeSlow, reason))
+    }
+
+    /// Errors alone for as long as one query may wait: one lost connection is no reason.
+    fn probe_fails(&mut self, reading: &Reading) -> Option<(Condition, String)> {
+        if !reading.probes_us.is_empty() {
+            self.failing = None;
+            return None;
+        }
+        if let Some(error) = &reading.probe_error {
+            self.failing.get_or_insert_with(|| (reading.at_us, error.clone()));
+        }
+        let (since_us, error) = self.failing.as_ref()?;
+        let failed_us = (reading.at_us - since_us) as f64;
+        (failed_us > self.limits.probe_timeout_us).then(|| {
+            (Condition::ProbeSlow, format!("probe queries have failed for {}: {error}", ms(failed_us)))
+        })
     }
 
     fn probe_p90(&mut self, reading: &Reading) -> Option<(Condition, String)> {

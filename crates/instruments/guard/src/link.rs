@@ -29,6 +29,7 @@ pub struct GuardLink {
     to_guard: Arc<Mutex<ChildStdin>>,
     known: Arc<Mutex<Known>>,
     written_bytes: Arc<AtomicU64>,
+    statement_since_us: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
@@ -57,11 +58,14 @@ pub struct GuardOutcome {
 impl GuardLink {
     /// Starts the guard with `command`, and waits until all its connections are open. `on_look` is called with each look.
     ///
+    /// `statement_since_us`: since when (CLOCK_MONOTONIC) toll's statement that switches has had no answer; 0: none is open.
+    ///
     /// # Errors
     /// It cannot begin: nothing may be switched on. Its reason is on standard error.
     pub fn start(
         command: &[String],
         setup: &GuardSetup,
+        statement_since_us: Arc<AtomicU64>,
         on_look: impl Fn(&Look) + Send + 'static,
     ) -> Result<Self> {
         let (program, words) = command.split_first().context("the guard needs a program")?;
@@ -82,6 +86,7 @@ impl GuardLink {
             to_guard: Arc::new(Mutex::new(stdin)),
             known,
             written_bytes: Arc::default(),
+            statement_since_us,
             stop: Arc::default(),
         };
         link.say(setup)?;
@@ -109,11 +114,15 @@ impl GuardLink {
 
     /// From now on the guard hears of toll five times a second.
     fn beat(&mut self) -> Result<()> {
-        let (to_guard, written, stop) =
-            (Arc::clone(&self.to_guard), Arc::clone(&self.written_bytes), Arc::clone(&self.stop));
+        let (to_guard, stop) = (Arc::clone(&self.to_guard), Arc::clone(&self.stop));
+        let (written, since) = (Arc::clone(&self.written_bytes), Arc::clone(&self.statement_since_us));
         std::thread::Builder::new().name("guard-beat".into()).spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                let beat = ToGuard::Beat { written_bytes: written.load(Ordering::Relaxed) };
+                let statement_us = match since.load(Ordering::Relaxed) {
+                    0 => 0,
+                    since_us => clock::mono_us().saturating_sub(since_us),
+                };
+                let beat = ToGuard::Beat { written_bytes: written.load(Ordering::Relaxed), statement_us };
                 if send(&mut *lock(&to_guard), &beat).is_err() {
                     return;
                 }

@@ -41,8 +41,9 @@ pub struct ServerLogin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum ToGuard {
-    /// toll lives. `written_bytes`: what the method has written by now.
-    Beat { written_bytes: u64 },
+    /// toll lives. `written_bytes`: what the method has written by now; `statement_us`: age of the statement that switches, if
+    /// it has no answer yet.
+    Beat { written_bytes: u64, statement_us: u64 },
     /// Trip once, with nothing on, to show that it works.
     Drill,
     /// The run is over, and everything is off.

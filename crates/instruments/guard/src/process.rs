@@ -47,6 +47,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
         breaker: Breaker::new(setup.limits),
         heard_us: clock::mono_us(),
         written_bytes: 0,
+        statement_us: 0,
         is_gone: false,
         drill: false,
         probes: VecDeque::new(),
@@ -97,6 +98,8 @@ struct Guard {
     /// When toll was last heard of.
     heard_us: u64,
     written_bytes: u64,
+    /// Age of toll's own open statement when toll was last heard of.
+    statement_us: u64,
     is_gone: bool,
     drill: bool,
     probes: VecDeque<(u64, f64)>,
@@ -107,7 +110,9 @@ impl Guard {
     fn hear(&mut self, messages: &Receiver<ToGuard>) -> bool {
         loop {
             match messages.try_recv() {
-                Ok(ToGuard::Beat { written_bytes }) => self.written_bytes = written_bytes,
+                Ok(ToGuard::Beat { written_bytes, statement_us }) => {
+                    (self.written_bytes, self.statement_us) = (written_bytes, statement_us);
+                }
                 Ok(ToGuard::Drill) => self.drill = true,
                 Ok(ToGuard::End) => return true,
                 Err(TryRecvError::Empty) => return false,
@@ -122,11 +127,13 @@ impl Guard {
 
     /// With what the guard itself knows.
     fn complete(&self, reading: Reading) -> Reading {
-        let silent_us = match self.is_gone {
-            true => u64::MAX / 2,
-            false => reading.at_us.saturating_sub(self.heard_us),
-        };
-        Reading { written_bytes: self.written_bytes, silent_us, ..reading }
+        Reading {
+            written_bytes: self.written_bytes,
+            own_statement_us: reading.own_statement_us.max(self.statement_us),
+            silent_us: reading.at_us.saturating_sub(self.heard_us),
+            has_gone: self.is_gone,
+            ..reading
+        }
     }
 
     fn summarise(&mut self, reading: &Reading) -> Look {
@@ -157,7 +164,7 @@ impl Guard {
                 return None;
             }
             // Whether toll speaks is no matter of the server's.
-            let reading = Reading { silent_us: 0, veto: None, written_bytes: 0, ..watch.look() };
+            let reading = Reading { veto: None, ..watch.look() };
             let now_us = reading.at_us;
             if breaker.look(&reading).is_some() {
                 breaker = Breaker::new(self.breaker.limits().clone());

@@ -109,8 +109,13 @@ impl Watch {
     /// What is known now.
     pub fn look(&self) -> Reading {
         let at_us = clock::mono_us();
-        let answers = self.probe.drain_results().filter(|result| result.error.is_none());
-        let probes_us = answers.map(|result| result.latency_ns as f64 / 1e3).collect();
+        let (mut probes_us, mut probe_error) = (Vec::new(), None);
+        for result in self.probe.drain_results() {
+            match result.error {
+                None => probes_us.push(result.latency_ns as f64 / 1e3),
+                error => probe_error = error,
+            }
+        }
         let known = self.status.known.lock().unwrap_or_else(PoisonError::into_inner);
         let status = known.value.clone().unwrap_or_default();
         let (free_bytes, free_pct) = least_space(&self.files.space);
@@ -118,6 +123,7 @@ impl Watch {
         Reading {
             at_us,
             probes_us,
+            probe_error,
             oldest_probe_us: self.probe.oldest_wait_us(),
             threads_running: status.threads_running,
             own_statement_us: self.status.open_for_us(at_us),
@@ -136,6 +142,7 @@ impl Watch {
             swapped_in: of_host(swapped_in),
             veto: self.files.flag_file.as_deref().and_then(flag_veto),
             silent_us: 0,
+            has_gone: false,
             unreachable: known.error.clone(),
         }
     }

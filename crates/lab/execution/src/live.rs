@@ -9,6 +9,8 @@ use anyhow::Context;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use toll_guard::breaker::Trip;
@@ -287,6 +289,7 @@ impl LiveGuard {
         request: &LiveRequest,
         testbed: &Testbed,
         target: &Target,
+        statement_since_us: Arc<AtomicU64>,
         plan: &Plan,
         recorder: &Recorder,
     ) -> anyhow::Result<Self> {
@@ -313,8 +316,8 @@ impl LiveGuard {
         let socket = request.vetoes.control.clone().map(|path| testbed.journal.record(Undo::Path { path }));
         let socket = socket.transpose()?;
         let probes = recorder.clone();
-        let link =
-            GuardLink::start(&request.guard_command, &setup, move |look| record_probes(look, &probes))?;
+        let on_look = move |look: &Look| record_probes(look, &probes);
+        let link = GuardLink::start(&request.guard_command, &setup, statement_since_us, on_look)?;
         let drill = link.drill().context("nothing was switched on")?;
         let meter = request.users.source.as_ref().map(|source| {
             let own = fingerprints(&ProbeQuery::choose(target, request.probe_query.as_deref())?);
@@ -327,6 +330,11 @@ impl LiveGuard {
         });
         let meter = meter.transpose().context("nothing was switched on")?;
         Ok(Self { link, request: request.clone(), drill, meter, socket })
+    }
+
+    /// Bytes that the method has written by now, in all windows.
+    pub fn set_written(&self, bytes: u64) {
+        self.link.set_written(bytes);
     }
 
     /// Milliseconds from the drill's trip to its last acknowledgement.

@@ -71,10 +71,10 @@ pub struct Live {
     #[arg(long, alias = "duration", value_name = "DURATION", default_value = "20m", help_heading = "Time")]
     time: Seconds,
     /// Length of a window
-    #[arg(long, value_name = "DURATION", default_value = "10s", help_heading = "Time")]
+    #[arg(long, value_name = "DURATION", default_value = "2s", help_heading = "Time")]
     window: Seconds,
     /// Time after each switch that is thrown away
-    #[arg(long, value_name = "DURATION", default_value = "5s", help_heading = "Time")]
+    #[arg(long, value_name = "DURATION", default_value = "1s", help_heading = "Time")]
     guard_interval: Seconds,
     /// Time to look at the server before anything is switched
     #[arg(long, value_name = "DURATION", default_value = "30s", help_heading = "Time")]

@@ -86,9 +86,15 @@ struct Live {
 }
 
 /// With the windows that `toll live` has by default.
-fn live(queries_per_s: f64) -> Live {
-    Live { queries_per_s, window_s: 10, guard_s: 5 }
+const fn live(queries_per_s: f64) -> Live {
+    Live { queries_per_s, window_s: 2, guard_s: 1 }
 }
+
+/// With windows, guards and switches of so long; four blocks of five are no shams.
+const fn blocks_of_an_hour(at: Live) -> usize {
+    3_600 * 4 / 5 / (2 * (at.window_s + at.guard_s + 1))
+}
+const BLOCKS_OF_AN_HOUR: usize = blocks_of_an_hour(live(5_000.0));
 
 const CLASSES: usize = 4;
 /// Mean response times, us: two fast classes and two slow ones.
@@ -184,21 +190,25 @@ fn scales(seed: u64, live: Live) -> [f64; 2] {
 }
 
 #[test]
-fn a_thousand_days_of_a_server_with_users() {
+fn system_a_thousand_days_of_a_server_with_users() {
     for queries_per_s in [200.0, 5_000.0] {
         let none = share_pct(
             &format!("an hour live at {queries_per_s} queries/s, no effect: any verdict at any look"),
             0..RUNS,
             |seed| {
-                let [d, _] =
-                    blocks(&mut SimulatedHost::new(seed), live(queries_per_s), LAST_LOOK, Effect::default());
+                let [d, _] = blocks(
+                    &mut SimulatedHost::new(seed),
+                    live(queries_per_s),
+                    BLOCKS_OF_AN_HOUR,
+                    Effect::default(),
+                );
                 ever_misses(&d, scales(seed, live(queries_per_s))[0], 0.0)
             },
         );
         assert!(none <= 5.0, "{none}");
     }
     let missed = share_pct("the same with +15%: any interval without it", 0..RUNS, |seed| {
-        let [d, _] = blocks(&mut SimulatedHost::new(seed), live(200.0), LAST_LOOK, slower(15.0));
+        let [d, _] = blocks(&mut SimulatedHost::new(seed), live(200.0), BLOCKS_OF_AN_HOUR, slower(15.0));
         ever_misses(&d, scales(seed, live(200.0))[0], slower(15.0).slower)
     });
     assert!(missed <= 5.0, "{missed}");
@@ -206,7 +216,7 @@ fn a_thousand_days_of_a_server_with_users() {
     let widths: Vec<f64> = (0..100)
         .map(|seed| {
             let [by_class, plain] =
-                blocks(&mut SimulatedHost::new(seed), live(200.0), LAST_LOOK, Effect::default());
+                blocks(&mut SimulatedHost::new(seed), live(200.0), BLOCKS_OF_AN_HOUR, Effect::default());
             toll_stats::sd(&plain) / toll_stats::sd(&by_class)
         })
         .collect();
@@ -215,14 +225,14 @@ fn a_thousand_days_of_a_server_with_users() {
 }
 
 #[test]
-fn a_mix_that_shifts_with_the_method_is_no_effect_of_it() {
+fn system_a_mix_that_shifts_with_the_method_is_no_effect_of_it() {
     let shifted = Effect { to_slow: 0.2, ..Effect::default() };
     let verdicts = |kind: usize, what: &str| {
         share_pct(
             &format!("a fifth of the queries to slow classes while it is on: any verdict, {what}"),
             0..RUNS,
             |seed| {
-                let d = blocks(&mut SimulatedHost::new(seed), live(5_000.0), LAST_LOOK, shifted);
+                let d = blocks(&mut SimulatedHost::new(seed), live(5_000.0), BLOCKS_OF_AN_HOUR, shifted);
                 ever_misses(&d[kind], scales(seed, live(5_000.0))[kind], 0.0)
             },
         )
@@ -234,21 +244,19 @@ fn a_mix_that_shifts_with_the_method_is_no_effect_of_it() {
 }
 
 #[test]
-fn an_hour_at_5000_queries_a_second_finds_three_percent_with_short_windows() {
+fn an_hour_at_5000_queries_a_second_finds_three_percent() {
     const SOME: u64 = 200;
     let found = |at: Live, pct: f64| {
-        // Two windows with their guards and switches of a second; four blocks of five are no shams.
-        let blocks_of_an_hour = 3_600 * 4 / 5 / (2 * (at.window_s + at.guard_s + 1));
         let what = format!("an hour, windows of {} s: +{pct}% found at some look", at.window_s);
         share_pct(&what, 0..SOME, |seed| {
-            let [d, _] = blocks(&mut SimulatedHost::new(seed), at, blocks_of_an_hour, slower(pct));
+            let [d, _] = blocks(&mut SimulatedHost::new(seed), at, blocks_of_an_hour(at), slower(pct));
             ever_misses(&d, scales(seed, at)[0], 0.0)
         })
     };
-    let short = Live { queries_per_s: 5_000.0, window_s: 2, guard_s: 1 };
-    let small = found(short, 3.0);
+    let small = found(live(5_000.0), 3.0);
     assert!(small >= 80.0, "{small}");
     // Windows that are further apart differ by more, and are fewer.
-    let usual = [3.0, 5.0, 15.0].map(|pct| found(live(5_000.0), pct));
-    assert!(usual[0] < small && usual[2] >= 95.0, "{usual:?}");
+    let long = Live { window_s: 10, guard_s: 5, ..live(5_000.0) };
+    let [three, _, fifteen] = [3.0, 5.0, 15.0].map(|pct| found(long, pct));
+    assert!(three < small && fifteen >= 95.0, "{three} {fifteen}");
 }

@@ -42,6 +42,17 @@ fn each_condition_trips_by_itself_and_in_time() {
     assert_eq!(trip(40, one_is_slow), None);
     let waits = |i: u64| Reading { oldest_probe_us: 100_000.0 * i as f64, ..Reading::default() };
     assert_eq!(trip(20, waits), Some((Condition::ProbeSlow, 11)));
+    let fails = |i: u64| Reading {
+        probe_error: i.is_multiple_of(3).then(|| "no right".into()),
+        ..Reading::default()
+    };
+    assert_eq!(trip(20, fails), Some((Condition::ProbeSlow, 11)));
+    let one_fails = |i| Reading {
+        probe_error: Some("lost".into()),
+        probes_us: vec![300.0; (i % 9) / 8],
+        ..Reading::default()
+    };
+    assert_eq!(trip(60, |i| one_fails(i as usize)), None);
     let p90 = |i| Reading {
         probes_us: if i < 30 { vec![300.0, 310.0] } else { vec![3_900.0, 310.0] },
         ..Reading::default()

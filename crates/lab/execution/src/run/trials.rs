@@ -130,7 +130,8 @@ fn start_guard(
     let server = env.testbed().servers.first().context("a guard needs a server")?;
     let target = server.endpoints.unix.as_ref().or(server.endpoints.tcp.as_ref());
     let target = target.context("the server's address is not known")?.clone();
-    let guard = LiveGuard::start(live, env.testbed(), &target, plan, recorder)?;
+    let switching = server.admin.open_since_us();
+    let guard = LiveGuard::start(live, env.testbed(), &target, switching, plan, recorder)?;
     tracing::info!("drill: the guard switches off in {:.0} ms", guard.drill_ms());
     env.guard_with(guard);
     Ok(())

@@ -5,11 +5,14 @@
 
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use toll_model::placeholders::PlaceholderValues;
 use toll_mysql::{Connection, Error, Target, sql_string};
 use toll_record::{Arm, RowUpdate};
+use toll_sys::clock;
 use toll_sys::slow_warning::SlowWarning;
 
 /// toll's own session with the server, for settings and counters. Reconnects if the session was lost.
@@ -19,6 +22,7 @@ pub struct AdminSession {
     /// Server reference for restoring settings after a kill. Absent for a sandbox, which ends with the run.
     server: Option<ServerRef>,
     connection: Option<Connection>,
+    open_since_us: Arc<AtomicU64>,
 }
 
 /// Settings that are in force for an arm.
@@ -48,18 +52,33 @@ const ER_UNKNOWN_SYSTEM_VARIABLE: u16 = 1193;
 
 impl AdminSession {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
-        Self { target, server, connection: None }
+        Self { target, server, connection: None, open_since_us: Arc::default() }
     }
 
     /// Another session with the same server, for another thread.
     pub fn sibling(&self) -> Self {
-        Self { target: self.target.clone(), server: self.server.clone(), connection: None }
+        Self::new(self.target.clone(), self.server.clone())
+    }
+
+    /// Since when (CLOCK_MONOTONIC, microseconds) this session waits for the server; 0: it does not.
+    pub fn open_since_us(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.open_since_us)
     }
 
     /// Runs `work` in the session. A session that timed out is not used again.
     ///
     /// Its late answer would be mistaken for the next statement's.
     fn with_connection<T>(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> Result<T, Error>,
+    ) -> anyhow::Result<T> {
+        self.open_since_us.store(clock::mono_us(), Ordering::Relaxed);
+        let done = self.work_in_connection(work);
+        self.open_since_us.store(0, Ordering::Relaxed);
+        done
+    }
+
+    fn work_in_connection<T>(
         &mut self,
         work: impl FnOnce(&mut Connection) -> Result<T, Error>,
     ) -> anyhow::Result<T> {

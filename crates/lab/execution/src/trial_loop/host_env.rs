@@ -47,6 +47,8 @@ pub struct HostEnv<'a> {
     guards: Guards<'a>,
     meter: Option<WorkMeter>,
     pub(super) treatment: Treatment,
+    /// What the trials before have written, bytes.
+    written_before: u64,
     /// Of which arm, and what.
     restore_error: Option<(String, RestoreError)>,
     /// Known after the pilot.
@@ -100,6 +102,7 @@ impl<'a> HostEnv<'a> {
             guards: Guards { dir: RunDirGuard::new(recorder, dir.to_owned()), live: None },
             meter: None,
             treatment: Treatment::default(),
+            written_before: 0,
             restore_error: None,
             barrier: None,
             artefact_by_arm: BTreeMap::new(),
@@ -359,6 +362,7 @@ impl TreatmentControl for HostEnv<'_> {
 
     fn count_artefact(&mut self, arm: &Arm, place: TrialParams, window: Option<&ClosedWindow>) {
         let treatment = std::mem::take(&mut self.treatment);
+        self.written_before += treatment.artefact_bytes().unwrap_or(0);
         match window {
             Some(window) if self.is_cross_check => self.cut_for_cross_check(arm, &treatment, window),
             Some(window) => self.count_artefact_of(arm, place, &treatment, window),
@@ -464,6 +468,9 @@ impl Environment for HostEnv<'_> {
     }
 
     fn guard(&mut self) -> Option<&mut dyn Guard> {
+        if let Some(live) = &self.guards.live {
+            live.set_written(self.written_before + self.treatment.artefact_bytes().unwrap_or(0));
+        }
         Some(&mut self.guards)
     }
 }
