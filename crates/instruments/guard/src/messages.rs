@@ -83,6 +83,8 @@ pub struct Look {
     pub probe_p50_us: f64,
     pub probe_p99_us: f64,
     pub threads_running: Option<u64>,
+    /// By the method, in all windows so far.
+    pub written_bytes: u64,
 }
 
 /// What came of switching off.

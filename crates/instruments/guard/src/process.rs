@@ -150,6 +150,7 @@ impl Guard {
             probe_p50_us,
             probe_p99_us,
             threads_running: reading.threads_running,
+            written_bytes: reading.written_bytes,
         }
     }
 
