@@ -13,6 +13,7 @@ here=$root/safety.d # the checkout may lie below the /tmp that is hidden now
 source "$here/servers.bash"
 source "$here/snapshot.bash"
 source "$here/trials.bash"
+source "$here/live.bash"
 
 RANDOM=$SAFETY_SEED
 begun=$SECONDS runs=0 differences=0
@@ -28,5 +29,6 @@ else
 fi
 run_every_arm "${every_arm[@]}"
 run_kills "${kill_arms[@]}"
+[ "$SAFETY_LIVE_KILLS" = 0 ] || run_live_kills "${kill_arms[@]}"
 say "$runs runs, $differences differences, $((SECONDS - begun)) s"
 [ $differences = 0 ]

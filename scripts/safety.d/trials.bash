@@ -79,7 +79,7 @@ run_directory() {
   { readable_by_others; cat $root/seen; } | sort -u | sed 's/^/open to others: /'
   # See docs/reference/run-format.md; what tools said is kept beside them.
   find $run -mindepth 1 ! -path $run/artefacts ! -path "$run/artefacts/*.stderr" -printf '%P\n' | sort |
-    grep -vxE 'scenario\.toml|(plan|host|result)\.json|(trials|artefacts)\.ndjson|(samples\.ndjson|latency\.hlog)\.zst|report\.html' |
+    grep -vxE 'scenario\.toml|(plan|host|result|breaker)\.json|(trials|artefacts|audit)\.ndjson|(samples\.ndjson|latency\.hlog)\.zst|report\.html' |
     sed 's/^/left in the run: /' || true
 }
 
@@ -170,6 +170,13 @@ shuffle() {
   done
 }
 
+clean_after() {
+  toll clean --server $root/toll.cnf >$root/cleaned 2>&1 &
+  pid=$!
+  await 60 || { fault "$1: toll clean has not ended after 60 s"; return 1; }
+  [ $code = 0 ] || { fault "$1: toll clean ended with $code: $(tail -n 1 $root/cleaned)"; return 1; }
+}
+
 # What became of it is in $moment and $verdict.
 one_kill() {
   local signal=$1 ms good=yes before=$differences told=''
@@ -196,15 +203,7 @@ one_kill() {
     snapshot $told
     compare "$when, before toll clean" $root/before $told || good=no
   fi
-  toll clean --server $root/toll.cnf >$root/cleaned 2>&1 &
-  pid=$!
-  if ! await 60; then
-    fault "$when: toll clean has not ended after 60 s"
-    good=no
-  elif [ $code != 0 ]; then
-    fault "$when: toll clean ended with $code: $(tail -n 1 $root/cleaned)"
-    good=no
-  fi
+  clean_after "$when" || good=no
   snapshot $root/after
   compare "$when and toll clean" $root/before $root/after $told || good=no
   [ $good = yes ] || { verdict="$((differences - before)) differences, seed $SAFETY_SEED, arms $*"; start_afresh; }

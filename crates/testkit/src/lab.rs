@@ -165,7 +165,12 @@ impl Lab {
 
     /// A server that is not toll's own, ended with the test.
     pub fn start_server(&self) -> ForeignServer {
-        ForeignServer::start(&self.dir.path().join("server"))
+        self.start_another_server("server")
+    }
+
+    /// One of several.
+    pub fn start_another_server(&self, name: &str) -> ForeignServer {
+        ForeignServer::start(&self.dir.path().join(name))
     }
 
     /// A server whose paths are its own, with a certificate. None where that cannot be made.

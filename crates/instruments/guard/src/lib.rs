@@ -13,5 +13,6 @@ pub mod control;
 pub mod limits;
 pub mod link;
 pub mod messages;
+pub mod metrics;
 pub mod process;
 pub mod watch;

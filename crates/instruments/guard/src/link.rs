@@ -28,6 +28,7 @@ pub struct GuardLink {
     child: Child,
     to_guard: Arc<Mutex<ChildStdin>>,
     known: Arc<Mutex<Known>>,
+    is_on: Arc<AtomicBool>,
     written_bytes: Arc<AtomicU64>,
     statement_since_us: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -85,6 +86,7 @@ impl GuardLink {
             child,
             to_guard: Arc::new(Mutex::new(stdin)),
             known,
+            is_on: Arc::default(),
             written_bytes: Arc::default(),
             statement_since_us,
             stop: Arc::default(),
@@ -114,7 +116,8 @@ impl GuardLink {
 
     /// From now on the guard hears of toll five times a second.
     fn beat(&mut self) -> Result<()> {
-        let (to_guard, stop) = (Arc::clone(&self.to_guard), Arc::clone(&self.stop));
+        let (to_guard, stop, on) =
+            (Arc::clone(&self.to_guard), Arc::clone(&self.stop), Arc::clone(&self.is_on));
         let (written, since) = (Arc::clone(&self.written_bytes), Arc::clone(&self.statement_since_us));
         std::thread::Builder::new().name("guard-beat".into()).spawn(move || {
             while !stop.load(Ordering::Relaxed) {
@@ -122,7 +125,8 @@ impl GuardLink {
                     0 => 0,
                     since_us => clock::mono_us().saturating_sub(since_us),
                 };
-                let beat = ToGuard::Beat { written_bytes: written.load(Ordering::Relaxed), statement_us };
+                let (is_on, written_bytes) = (on.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
+                let beat = ToGuard::Beat { is_on, written_bytes, statement_us };
                 if send(&mut *lock(&to_guard), &beat).is_err() {
                     return;
                 }
@@ -149,6 +153,11 @@ impl GuardLink {
             std::thread::sleep(POLL);
         }
         true
+    }
+
+    /// Whether a method is on, for the guard's next look.
+    pub fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
     }
 
     /// Bytes that the method has written, for the guard's next look.

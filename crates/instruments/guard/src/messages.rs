@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Longest line that is read, bytes: undo statements are in the journal, not here.
@@ -26,6 +27,8 @@ pub struct GuardSetup {
     pub probe_query: Option<String>,
     pub files: WatchedFiles,
     pub vetoes: Vetoes,
+    /// Where figures are served for Prometheus.
+    pub metrics: Option<SocketAddr>,
     pub limits: Limits,
     pub seed: u64,
 }
@@ -41,9 +44,9 @@ pub struct ServerLogin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum ToGuard {
-    /// toll lives. `written_bytes`: what the method has written by now; `statement_us`: age of the statement that switches, if
+    /// toll lives. `is_on`: a method is; `written_bytes`: what the method has written by now; `statement_us`: age of the statement that switches, if
     /// it has no answer yet.
-    Beat { written_bytes: u64, statement_us: u64 },
+    Beat { is_on: bool, written_bytes: u64, statement_us: u64 },
     /// Trip once, with nothing on, to show that it works.
     Drill,
     /// The run is over, and everything is off.
@@ -83,6 +86,8 @@ pub struct Look {
     pub probe_p50_us: f64,
     pub probe_p99_us: f64,
     pub threads_running: Option<u64>,
+    /// A method is on.
+    pub is_on: bool,
     /// By the method, in all windows so far.
     pub written_bytes: u64,
 }

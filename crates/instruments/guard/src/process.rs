@@ -6,6 +6,7 @@
 use super::breaker::{Breaker, Condition, Reading, Trip};
 use super::control::Control;
 use super::messages::{FromGuard, GuardSetup, Look, OffReport, ServerLogin, ToGuard, receive, send};
+use super::metrics::Metrics;
 use super::watch::{LOOK_US, Replica, Watch};
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
@@ -41,11 +42,13 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
     let watch = Watch::start(&target, query, &replicas, setup.files.clone(), setup.seed)?;
     let mut switch = Switch::open(&target, &setup)?;
     let control = Control::start(&setup.vetoes)?;
+    let metrics = setup.metrics.map(Metrics::serve).transpose()?;
     let messages = read_messages(input)?;
     send(&mut output, &FromGuard::Ready)?;
     let mut state = Guard {
         breaker: Breaker::new(setup.limits),
         heard_us: clock::mono_us(),
+        is_on: false,
         written_bytes: 0,
         statement_us: 0,
         is_gone: false,
@@ -75,6 +78,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
             let report = switch.off(&trip);
             let _ = send(&mut output, &FromGuard::Off { report });
             if !is_drill {
+                metrics.iter().for_each(Metrics::set_tripped);
                 let after_s = state.await_recovery(&watch, &messages);
                 let _ = send(&mut output, &FromGuard::Recovered { after_s });
                 return Ok(());
@@ -85,6 +89,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
         }
         let look = state.summarise(&reading);
         control.set_status(serde_json::to_string(&look)?);
+        metrics.iter().for_each(|metrics| metrics.set(look));
         if send(&mut output, &FromGuard::Beat { look }).is_err() {
             state.is_gone = true;
         }
@@ -97,6 +102,7 @@ struct Guard {
     breaker: Breaker,
     /// When toll was last heard of.
     heard_us: u64,
+    is_on: bool,
     written_bytes: u64,
     /// Age of toll's own open statement when toll was last heard of.
     statement_us: u64,
@@ -110,8 +116,9 @@ impl Guard {
     fn hear(&mut self, messages: &Receiver<ToGuard>) -> bool {
         loop {
             match messages.try_recv() {
-                Ok(ToGuard::Beat { written_bytes, statement_us }) => {
-                    (self.written_bytes, self.statement_us) = (written_bytes, statement_us);
+                Ok(ToGuard::Beat { is_on, written_bytes, statement_us }) => {
+                    (self.is_on, self.written_bytes, self.statement_us) =
+                        (is_on, written_bytes, statement_us);
                 }
                 Ok(ToGuard::Drill) => self.drill = true,
                 Ok(ToGuard::End) => return true,
@@ -150,6 +157,7 @@ impl Guard {
             probe_p50_us,
             probe_p99_us,
             threads_running: reading.threads_running,
+            is_on: self.is_on,
             written_bytes: reading.written_bytes,
         }
     }

@@ -19,6 +19,10 @@ use toll_sys::{clock, disk};
 pub const LOOK_US: u64 = 100_000;
 /// Probe queries a second.
 pub const PROBES_PER_S: f64 = 20.0;
+/// An answer that takes so long that both wait has tripped the breaker already.
+const PROBE_CONNECTIONS: usize = 2;
+/// The guard's on the server: probe queries, status, and one kept for switching off.
+pub const GUARD_CONNECTIONS: usize = PROBE_CONNECTIONS + 2;
 const STATUS_US: u64 = 100_000;
 const LAG_US: u64 = 1_000_000;
 /// A statement of toll's own that takes longer has tripped the breaker long before.
@@ -93,7 +97,8 @@ impl Watch {
         seed: u64,
     ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let probe = Probe::start(target, query, PROBES_PER_S, seed).context("cannot start the probe")?;
+        let probe = Probe::start(target, query, PROBE_CONNECTIONS, PROBES_PER_S, seed)
+            .context("cannot start the probe")?;
         let status = Source::start(target, STATUS_US, &stop, read_status)?;
         let lag = replicas
             .iter()

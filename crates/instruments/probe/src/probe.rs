@@ -1,6 +1,6 @@
 //! Probe that measures the latency of a small query, sent like a user's query.
 //!
-//! A few connections share one schedule of intended times: an open loop with Poisson arrivals, so the probe
+//! Some connections share one schedule of intended times: an open loop with Poisson arrivals, so the probe
 //! falls into step with nothing. Latency counts from the intended time. One slow answer occupies one
 //! connection; the others continue. A query more than a second overdue is not sent any more. Otherwise a
 //! server that hung would receive a burst of queries. Its delay counts as its latency.
@@ -16,8 +16,6 @@ use toll_stats::random::Rng;
 use toll_stats::schedule::{ArrivalProcess, Pacing, Schedule, ScheduledEvent};
 use toll_sys::clock::{mono_ns, sleep_until_ns};
 
-/// With as many, one that waits a second leaves three quarters of the questions on time.
-const PROBE_CONNECTIONS: usize = 4;
 /// Timeout of a probe query. A query that exceeds it counts with this latency.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Queries overdue by more are not sent.
@@ -51,12 +49,22 @@ struct Shared {
     query: ProbeQuery,
     schedule: Mutex<Schedule>,
     /// Since when each connection waits for an answer; 0: it does not.
-    waiting_since_ns: [AtomicU64; PROBE_CONNECTIONS],
+    waiting_since_ns: Vec<AtomicU64>,
     stop: AtomicBool,
 }
 
 impl Probe {
-    pub fn start(target: &Target, query: ProbeQuery, per_s: f64, seed: u64) -> std::io::Result<Self> {
+    /// `connections`: of four, one that waits a second leaves three quarters of the queries on time.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(
+        target: &Target,
+        query: ProbeQuery,
+        connections: usize,
+        per_s: f64,
+        seed: u64,
+    ) -> std::io::Result<Self> {
         let pace = Pacing::Open { rate_per_s: per_s, arrivals: ArrivalProcess::Poisson };
         let Some(schedule) = Schedule::new(&pace, seed, mono_ns(), u64::MAX) else {
             return Err(std::io::Error::other("an open loop has a schedule"));
@@ -66,11 +74,11 @@ impl Probe {
             target: Target { connect_timeout: QUERY_TIMEOUT.min(target.connect_timeout), ..target.clone() },
             query,
             schedule: Mutex::new(schedule),
-            waiting_since_ns: Default::default(),
+            waiting_since_ns: (0..connections).map(|_| AtomicU64::new(0)).collect(),
             stop: AtomicBool::new(false),
         });
         let mut probe = Self { results: answers, shared, workers: Vec::new() };
-        for number in 0..PROBE_CONNECTIONS {
+        for number in 0..connections {
             let (shared, tell) = (Arc::clone(&probe.shared), tell.clone());
             let rng = Rng::new(seed, number as u64);
             let worker = std::thread::Builder::new().name("probe".into()).spawn(move || {

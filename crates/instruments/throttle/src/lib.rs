@@ -122,6 +122,7 @@ const KEEPALIVE_BYTES: f64 = 2.0 * 1_048_576.0;
 const PAUSE_TIMEOUT_SHARE: f64 = 1.0 / 3.0;
 /// Where neither the user nor the timeout says more.
 const DEFAULT_MIN_RATE: f64 = 131_072.0;
+const PROBE_CONNECTIONS: usize = 4;
 /// Seed of the probe's queries and times, the same for each throttle: they affect no result.
 const SEED: u64 = 14;
 
@@ -171,7 +172,8 @@ impl Throttle {
                 .with_context(|| format!("the probe cannot query {at}"))?,
         };
         let described = question.describe();
-        let probe = Probe::start(&options.target, question, per_s, SEED).context("cannot start the probe")?;
+        let probe = Probe::start(&options.target, question, PROBE_CONNECTIONS, per_s, SEED)
+            .context("cannot start the probe")?;
         let history = HistoryListMonitor::start(&options.target).context("cannot start a thread")?;
         tracing::info!("probe query, {per_s:.0}/s: {described}");
         let before = collect_baseline(&probe, options.baseline_duration, &control, &options.cancel)?;

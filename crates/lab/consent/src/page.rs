@@ -9,13 +9,15 @@ use toll_execution::class_meter::ClassSource;
 use toll_execution::live::UsersView;
 use toll_guard::control::Vetoes;
 use toll_guard::limits::{Baseline, Limits};
-use toll_guard::watch::PROBES_PER_S;
+use toll_guard::watch::{GUARD_CONNECTIONS, PROBES_PER_S};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format::{format_duration_s, format_megabytes};
 
 /// Classes that are named, and how much of each name.
 const SHOWN_CLASSES: usize = 5;
 const TITLE_CHARS: usize = 80;
+/// toll's on the server: for switching, for counters, and the one that holds the lock of one run at a time.
+const OWN_CONNECTIONS: usize = 3;
 
 /// Everything that the page says.
 #[derive(Debug)]
@@ -116,14 +118,15 @@ impl LivePage<'_> {
             format_duration_s(design.on_s()),
             design.longest_on_s()
         )?;
+        let (more, tap) = match self.users.source {
+            Some(ClassSource::Tap(_)) => (0, ", a tap on the sockets"),
+            Some(ClassSource::Counters(_)) => (1, ""),
+            None => (0, ""),
+        };
         writeln!(
             out,
-            "  toll's own: {PROBES_PER_S} probe queries and 20 status queries a second, 7 connections{}",
-            if matches!(self.users.source, Some(ClassSource::Tap(_))) {
-                ", a tap on the sockets"
-            } else {
-                ""
-            }
+            "  toll's own: {PROBES_PER_S} probe queries and 21 status queries a second, {} connections{tap}",
+            GUARD_CONNECTIONS + OWN_CONNECTIONS + more
         )?;
         writeln!(out, "  Written: to {}", self.run_dir)?;
         for path in self.space {

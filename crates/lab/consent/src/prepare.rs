@@ -6,6 +6,7 @@ use super::page::LivePage;
 use super::rights::{self, Right};
 use super::switches::{self, Switch};
 use anyhow::{Context, ensure};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use toll_execution::live::{
     LiveRequest, PilotRequest, minimum_detectable_pct, read_account, run_pilot, space_to_watch,
@@ -25,6 +26,7 @@ pub struct LiveOptions {
     pub probe_query: Option<String>,
     pub flag_file: Option<PathBuf>,
     pub vetoes: Vetoes,
+    pub metrics: Option<SocketAddr>,
     /// Bytes a second that a method may write.
     pub write_rate: f64,
     pub tolerated: Tolerated,
@@ -155,6 +157,7 @@ pub fn prepare(
             limits: limits.clone(),
             files: files.clone(),
             vetoes: options.vetoes.clone(),
+            metrics: options.metrics,
             replicas: options.replicas,
             probe_query: options.probe_query.clone(),
             users: users.clone(),

@@ -8,6 +8,7 @@ use crate::trial_loop::{Guard, Tripped};
 use anyhow::Context;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -39,6 +40,7 @@ pub struct LiveRequest {
     pub limits: Limits,
     pub files: WatchedFiles,
     pub vetoes: Vetoes,
+    pub metrics: Option<SocketAddr>,
     pub replicas: Vec<Replica>,
     pub probe_query: Option<String>,
     pub users: UsersView,
@@ -309,6 +311,7 @@ impl LiveGuard {
             probe_query: request.probe_query.clone(),
             files: request.files.clone(),
             vetoes: request.vetoes.clone(),
+            metrics: request.metrics,
             limits: request.limits.clone(),
             seed: plan.seed,
         };
@@ -330,6 +333,11 @@ impl LiveGuard {
         });
         let meter = meter.transpose().context("nothing was switched on")?;
         Ok(Self { link, request: request.clone(), drill, meter, socket })
+    }
+
+    /// A method is on from now on, or off.
+    pub fn set_on(&self, is_on: bool) {
+        self.link.set_on(is_on);
     }
 
     /// Bytes that the method has written by now, in all windows.

@@ -5,6 +5,8 @@
 mod system_faults;
 
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +31,7 @@ const GENERAL_LOG: [&str; 4] = ["live", "tcpdump-impact", "--variants", "general
 struct Production {
     lab: Lab,
     server: ForeignServer,
+    dsn: String,
     /// What has to be typed.
     name: String,
 }
@@ -38,7 +41,8 @@ fn production() -> Production {
     let server = lab.start_server();
     server.run("CREATE DATABASE shop; CREATE TABLE shop.items (id INT PRIMARY KEY, name VARCHAR(20)); INSERT INTO shop.items SELECT seq, 'x' FROM shop.seq_1_to_1000");
     let name = only_value(&server.rows("SELECT @@hostname"));
-    Production { lab, server, name }
+    let dsn = server.dsn();
+    Production { lab, server, dsn, name }
 }
 
 impl Production {
@@ -86,12 +90,25 @@ impl Production {
 
     /// With times of its own.
     fn spawn_for(&self, times: &[&str], out: &str, more: &[&str]) -> Child {
-        let dsn = self.server.dsn();
         let execute =
-            ["--server", &dsn, "--execute", "--reason", "a test", "--confirm", &self.name, "--out", out];
+            ["--server", &self.dsn, "--execute", "--reason", "a test", "--confirm", &self.name, "--out", out];
         let child = self.lab.spawn(&[&GENERAL_LOG[..], &execute, times, more].concat());
         self.wait_until("on", || self.is_on());
         child
+    }
+
+    /// Sessions that stay: users come and go.
+    fn toll_sessions(&self) -> Vec<u64> {
+        let sessions = || -> Vec<u64> {
+            let rows = self.server.rows(
+                "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user <> 'system user' \
+                 AND command <> 'Binlog Dump'",
+            );
+            rows.split('"').filter_map(|word| word.parse().ok()).collect()
+        };
+        let earlier = sessions();
+        std::thread::sleep(Duration::from_millis(300));
+        sessions().into_iter().filter(|id| earlier.contains(id)).collect()
     }
 
     fn assert_off(&self) {
@@ -104,6 +121,15 @@ fn only_value(rows: &str) -> String {
     rows.split('"').nth(1).unwrap_or_default().to_owned()
 }
 
+/// As Prometheus asks for them.
+fn served_figures(port: u16) -> String {
+    let mut text = String::new();
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\nHost: toll\r\n\r\n").unwrap();
+    client.read_to_string(&mut text).unwrap();
+    text
+}
+
 fn audit(out: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(Path::new(out).join("audit.ndjson")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -112,7 +138,7 @@ fn audit(out: &str) -> Vec<Value> {
 #[test]
 fn without_consent_the_plan_is_printed_and_nothing_is_switched() {
     let at = production();
-    let (dsn, before) = (at.server.dsn(), [at.server.schemas(), at.server.variables()]);
+    let (dsn, before) = (at.dsn.clone(), [at.server.schemas(), at.server.variables()]);
     at.with_users(|| {
         let plan = at.lab.toll(&at.arguments(&dsn, &[]));
         let text = output_text(&plan);
@@ -145,7 +171,7 @@ fn without_consent_the_plan_is_printed_and_nothing_is_switched() {
 #[test]
 fn what_makes_no_sense_is_refused_before_the_server_is_looked_at() {
     let at = production();
-    let dsn = at.server.dsn();
+    let dsn = at.dsn.clone();
     for (more, expected) in
         [(&["--time", "30s"][..], "give more --time"), (&["--window", "100ms"], "too short")]
     {
@@ -161,7 +187,7 @@ fn what_makes_no_sense_is_refused_before_the_server_is_looked_at() {
 #[test]
 fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
     let at = production();
-    let (dsn, out) = (at.server.dsn(), at.lab.path("run"));
+    let (dsn, out) = (at.dsn.clone(), at.lab.path("run"));
     let before = [at.server.schemas(), at.server.variables()];
     let execute = ["--execute", "--reason", "ticket 4711", "--confirm", &at.name, "--out", &out];
     let run = at.with_users(|| at.lab.toll(&at.arguments(&dsn, &execute)));
@@ -193,7 +219,7 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
 #[test]
 fn without_a_tap_the_servers_own_counters_are_judged_and_the_page_says_so() {
     let at = production();
-    let dsn = at.server.dsn();
+    let dsn = at.dsn.clone();
     let plan = at.with_users(|| at.lab.toll(&at.arguments(&dsn, &["--no-tap"])));
     let text = output_text(&plan);
     assert!(plan.status.success(), "{text}");
@@ -213,7 +239,13 @@ fn system_a_flag_file_takes_the_method_off_and_ends_the_run() {
     let at = production();
     let (out, flag) = (at.lab.path("run"), at.lab.path("stop"));
     at.with_users(|| {
-        let mut child = at.spawn_until_on(&out, &["--flag-file", &flag]);
+        let port = toll_testkit::port::free_port();
+        let metrics = format!("127.0.0.1:{port}");
+        let mut child = at.spawn_until_on(&out, &["--flag-file", &flag, "--metrics", &metrics]);
+        at.wait_until("on in the metrics", || served_figures(port).contains("\ntoll_live_method_on 1\n"));
+        // As the plan says; one more reads counters where no tap may run.
+        let sessions = at.toll_sessions();
+        assert!(sessions.len() <= 8 - usize::from(nix::unistd::Uid::effective().is_root()), "{sessions:?}");
         std::fs::write(&flag, "").unwrap();
         at.assert_off();
         let ended = child.wait().unwrap();

@@ -5,8 +5,8 @@
 
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use toll_model::placeholders::PlaceholderValues;
@@ -21,9 +21,14 @@ pub struct AdminSession {
     target: Target,
     /// Server reference for restoring settings after a kill. Absent for a sandbox, which ends with the run.
     server: Option<ServerRef>,
-    connection: Option<Connection>,
+    connection: SharedConnection,
+    /// Of all its siblings.
+    siblings: SharedConnection,
     open_since_us: Arc<AtomicU64>,
 }
+
+/// `None`: not connected yet, or lost.
+type SharedConnection = Arc<Mutex<Option<Connection>>>;
 
 /// Settings that are in force for an arm.
 #[derive(Debug)]
@@ -52,12 +57,23 @@ const ER_UNKNOWN_SYSTEM_VARIABLE: u16 = 1193;
 
 impl AdminSession {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
-        Self { target, server, connection: None, open_since_us: Arc::default() }
+        Self {
+            target,
+            server,
+            connection: Arc::default(),
+            siblings: Arc::default(),
+            open_since_us: Arc::default(),
+        }
     }
 
-    /// Another session with the same server, for another thread.
+    /// Another session with the same server, for other threads. All siblings share one connection: a server that serves users
+    /// has few to spare.
     pub fn sibling(&self) -> Self {
-        Self::new(self.target.clone(), self.server.clone())
+        Self {
+            connection: Arc::clone(&self.siblings),
+            siblings: Arc::clone(&self.siblings),
+            ..Self::new(self.target.clone(), self.server.clone())
+        }
     }
 
     /// Since when (CLOCK_MONOTONIC, microseconds) this session waits for the server; 0: it does not.
@@ -79,10 +95,11 @@ impl AdminSession {
     }
 
     fn work_in_connection<T>(
-        &mut self,
+        &self,
         work: impl FnOnce(&mut Connection) -> Result<T, Error>,
     ) -> anyhow::Result<T> {
-        let mut connection = match self.connection.take() {
+        let mut shared = self.kept();
+        let mut connection = match shared.take() {
             Some(mut kept) => {
                 kept.set_read_timeout(Some(GREETING_TIMEOUT))?;
                 // Closed by the server or a restart; one that hangs would not answer another session either.
@@ -97,9 +114,14 @@ impl AdminSession {
         connection.set_read_timeout(Some(STATEMENT_TIMEOUT))?;
         let done = work(&mut connection);
         if !matches!(done, Err(Error::ConnectionLost { .. })) {
-            self.connection = Some(connection);
+            *shared = Some(connection);
         }
         Ok(done?)
+    }
+
+    /// One that a panic elsewhere left taken out is opened anew.
+    fn kept(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connect(&self) -> anyhow::Result<Connection> {
@@ -282,7 +304,7 @@ impl AdminSession {
         let mut first_error = None;
         for sql in &switched.restore_sql {
             if let Err(error) = self.execute(sql) {
-                let lost = self.connection.is_none();
+                let lost = self.kept().is_none();
                 first_error.get_or_insert(error);
                 if lost {
                     // It would say the same of every statement, each after its own time.

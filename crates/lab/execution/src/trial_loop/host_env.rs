@@ -30,7 +30,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toll_model::artefacts;
-use toll_record::{Arm, Artefact, Cpu, Plan, ProcessEnd, Sample, TrialLine};
+use toll_record::{Arm, Artefact, Cpu, Plan, ProcessEnd, Role, Sample, TrialLine};
 use toll_sys::cancel::CancelToken;
 use toll_sys::{clock, memory, redact};
 
@@ -117,6 +117,10 @@ impl<'a> HostEnv<'a> {
 
     pub fn testbed(&self) -> &Testbed {
         self.testbed
+    }
+
+    fn tell_guard(&self, is_on: bool) {
+        self.guards.live.iter().for_each(|guard| guard.set_on(is_on));
     }
 
     /// From now on `guard` may end the run, too.
@@ -287,6 +291,7 @@ impl TreatmentControl for HostEnv<'_> {
         match Treatment::start(arm, &placeholders, trial, &mut context) {
             Ok(treatment) => {
                 self.treatment = treatment;
+                self.tell_guard(arm.role == Role::Treatment);
                 Ok(())
             }
             Err(error) => match error.downcast::<RestoreError>() {
@@ -324,6 +329,7 @@ impl TreatmentControl for HostEnv<'_> {
         let context = treatment_context(self.testbed, arm, self.dry_run_dir.as_deref());
         let stopped = self.treatment.stop(&mut TreatmentContext { load, ..context });
         self.record_output();
+        self.tell_guard(false);
         let kernel = stopped.kernel_restore_error.map(|error| error.context(StaysOn));
         let not_put_back = stopped.restore_error.map(|not| self.note_stays_on(arm, not)).or(kernel);
         SwitchOffReport { notes: stopped.notes, processes: stopped.processes, restore_error: not_put_back }

@@ -3,18 +3,22 @@
 //! `TOLL_LIVE_FAULTS` is how often each fault is injected; once if it is not set. The times from fault to off are printed.
 
 use super::{Production, child_pids, guard_among, production, send_signal};
+use nix::sched::{CloneFlags, unshare};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use toll_testkit::lab::output_text;
+use toll_testkit::lab::{ForeignServer, output_text};
+use toll_testkit::small_disk::SmallDisk;
 
 /// No ramp, and long stretches with the method on: none ends by itself before it is looked at.
 const LONG: [&str; 8] = ["--time", "20m", "--window", "1s", "--guard-interval", "12s", "--baseline", "12s"];
 /// A server or a process stands still for so long: the breaker acts after a second, and the server must answer to switch off.
 const STANDSTILL: Duration = Duration::from_millis(1_500);
 const MOST_S: f64 = 2.0;
+/// A CPU that is full, or a replica that lags, is told from a burst after so long.
+const BY_DESIGN_S: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
@@ -30,9 +34,14 @@ enum Fault {
     DropConnections,
     FlagFile,
     CpuHog,
+    /// Of the run's directory.
+    FullDisk,
+    /// Each packet to and from the server is late.
+    Delay,
+    ReplicaLag,
 }
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 13] = [
     Fault::KillToll,
     Fault::KillGuard,
     Fault::KillBoth,
@@ -43,7 +52,45 @@ const FAULTS: [Fault; 10] = [
     Fault::DropConnections,
     Fault::FlagFile,
     Fault::CpuHog,
+    Fault::FullDisk,
+    Fault::Delay,
+    Fault::ReplicaLag,
 ];
+
+/// A server with a replica, in a network of their own: its loopback may be slowed down.
+struct Site {
+    at: Production,
+    replica: ForeignServer,
+    /// `None`: not as root, and packets cannot be delayed.
+    disk: Option<SmallDisk>,
+}
+
+fn site() -> Site {
+    // Of this thread, and of all that it starts.
+    let has_network = unshare(CloneFlags::CLONE_NEWNET).is_ok();
+    if has_network {
+        succeed("ip", &["link", "set", "lo", "up"]);
+    }
+    let mut at = production();
+    at.dsn = format!("mysql://root@127.0.0.1:{}/", at.server.port);
+    let replica = at.lab.start_another_server("replica");
+    replica.run(&format!(
+        "SET GLOBAL server_id = 2; CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {}, MASTER_USER = 'root', \
+         MASTER_USE_GTID = slave_pos; START SLAVE",
+        at.server.port
+    ));
+    at.wait_until("replicated", || replica.rows("SELECT COUNT(*) FROM shop.items").contains("1000"));
+    let disk = has_network.then(|| SmallDisk::mount(at.lab.path("disk"), "4G")).flatten();
+    if disk.is_none() {
+        toll_testkit::skip!("full disk and delayed packets: not as root");
+    }
+    Site { at, replica, disk }
+}
+
+fn succeed(program: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).status().unwrap();
+    assert!(status.success(), "{program} {arguments:?}");
+}
 
 struct Run<'a> {
     at: &'a Production,
@@ -56,13 +103,14 @@ struct Run<'a> {
 #[test]
 fn whatever_happens_the_method_goes_off_and_nothing_stays() {
     let times: u32 = std::env::var("TOLL_LIVE_FAULTS").map_or(1, |times| times.parse().expect("a number"));
-    let at = production();
+    let site = site();
+    let at = &site.at;
     let before = [at.server.schemas(), at.server.variables()];
     let mut seconds = Vec::new();
     at.with_users(|| {
         for round in 0..times {
             for fault in FAULTS {
-                if let Some(s) = inject(&at, fault, round) {
+                if let Some(s) = inject(&site, fault, round) {
                     println!("{fault:?}: off after {s:.2} s");
                     seconds.push(s);
                 }
@@ -86,11 +134,18 @@ fn whatever_happens_the_method_goes_off_and_nothing_stays() {
 
 /// Seconds from the fault until the method is off. `None`: nobody is left who could switch it off, or a host that was full
 /// before has no limit that it could pass.
-fn inject(at: &Production, fault: Fault, round: u32) -> Option<f64> {
+fn inject(site: &Site, fault: Fault, round: u32) -> Option<f64> {
+    let at = &site.at;
     let name = format!("{fault:?}-{round}");
     let (out, control, flag) =
         (at.lab.path(&name), at.lab.path(&format!("{name}.sock")), at.lab.path(&format!("{name}.flag")));
-    let more = ["--control", &control, "--flag-file", &flag];
+    let replica = format!("replica={}", site.replica.dsn());
+    let more = ["--control", &control, "--flag-file", &flag, "--watch-replica", &replica];
+    let out = match (fault, &site.disk) {
+        (Fault::FullDisk, Some(disk)) => disk.path().join(&name).to_str().unwrap().to_owned(),
+        (Fault::FullDisk | Fault::Delay, None) => return None,
+        _ => out,
+    };
     let toll = at.spawn_for(&LONG, &out, &more);
     let guard = guard_among(&child_pids(toll.id()));
     let mut run = Run { at, toll, guard, control, flag };
@@ -126,6 +181,23 @@ fn inject(at: &Production, fault: Fault, round: u32) -> Option<f64> {
             run.off_after(begun)
         }
         Fault::CpuHog => run.with_hogs(begun),
+        Fault::FullDisk => {
+            let disk = site.disk.as_ref().unwrap();
+            disk.resize("8M");
+            // As much as there is room for.
+            let _ = std::fs::write(disk.path().join("full"), vec![1; 8 << 20]);
+            let off_s = run.off_after(begun);
+            disk.resize("4G");
+            std::fs::remove_file(disk.path().join("full")).unwrap();
+            off_s
+        }
+        Fault::Delay => {
+            succeed("tc", &["qdisc", "add", "dev", "lo", "root", "netem", "delay", "300ms"]);
+            let off_s = run.off_after(begun);
+            succeed("tc", &["qdisc", "del", "dev", "lo", "root"]);
+            off_s
+        }
+        Fault::ReplicaLag => run.with_lag(&site.replica, begun),
     };
     run.end(fault);
     assert!(
@@ -155,16 +227,7 @@ impl Run<'_> {
     }
 
     fn drop_connections(&self) {
-        let sessions = || -> Vec<u64> {
-            let rows = self.at.server.rows(
-                "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user <> 'system user'",
-            );
-            rows.split('"').filter_map(|word| word.parse().ok()).collect()
-        };
-        // Users come and go; all that stay are toll's.
-        let earlier = sessions();
-        std::thread::sleep(Duration::from_millis(300));
-        for id in sessions().into_iter().filter(|id| earlier.contains(id)) {
+        for id in self.at.toll_sessions() {
             // One that has gone meanwhile is no error here.
             self.at
                 .server
@@ -190,8 +253,21 @@ impl Run<'_> {
         if off_s.is_none() {
             println!("{}", self.ask("status").trim());
         }
-        // Detection takes two seconds by design, and switching off a part of the third.
-        off_s.map(|s| (s - 2.0).max(0.0))
+        off_s.map(|s| (s - BY_DESIGN_S).max(0.0))
+    }
+
+    /// The replica applies nothing while users write.
+    fn with_lag(&self, replica: &ForeignServer, begun: Instant) -> Option<f64> {
+        std::thread::scope(|scope| {
+            scope.spawn(|| replica.run("FLUSH TABLES WITH READ LOCK; SELECT SLEEP(8)"));
+            scope.spawn(|| {
+                while begun.elapsed() < Duration::from_secs(8) {
+                    self.at.server.run("UPDATE shop.items SET name = UUID_SHORT() WHERE id = 1");
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+            self.off_after(begun).map(|s| (s - BY_DESIGN_S).max(0.0))
+        })
     }
 
     fn ask(&self, word: &str) -> String {
