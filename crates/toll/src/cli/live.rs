@@ -92,8 +92,8 @@ pub struct Live {
     /// A Unix socket that the guard makes: `panic` takes the method off, `status` says what the guard sees
     #[arg(long, value_name = "FILE", help_heading = "Breaker")]
     control: Option<PathBuf>,
-    /// Serve figures of the run for Prometheus: http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
+    /// Serve figures of the run for Prometheus: http://IP:PORT/metrics
+    #[arg(long, value_name = "IP:PORT", help_heading = "Output")]
     metrics: Option<SocketAddr>,
     /// The method goes off once this service does not answer 200: http://HOST:PORT/PATH
     #[arg(long, value_name = "URL", help_heading = "Breaker")]
