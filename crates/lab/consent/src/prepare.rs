@@ -152,6 +152,7 @@ pub fn prepare(
         switches: switches.collect(),
         dir: preview.dir.clone(),
         live: LiveRequest {
+            target: target.clone(),
             guard_command: options.guard_command,
             baseline: baseline.clone(),
             limits: limits.clone(),

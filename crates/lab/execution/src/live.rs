@@ -36,6 +36,8 @@ use toll_wire::fingerprint::fingerprint;
 pub struct LiveRequest {
     /// Starts the guard's process.
     pub guard_command: Vec<String>,
+    /// The server, by the way of the pilot: another has other latencies.
+    pub target: Target,
     pub baseline: Baseline,
     pub limits: Limits,
     pub files: WatchedFiles,
@@ -290,7 +292,6 @@ impl LiveGuard {
     pub fn start(
         request: &LiveRequest,
         testbed: &Testbed,
-        target: &Target,
         statement_since_us: Arc<AtomicU64>,
         plan: &Plan,
         recorder: &Recorder,
@@ -306,7 +307,7 @@ impl LiveGuard {
         let setup = GuardSetup {
             run_id: testbed.journal.run_id().to_owned(),
             journal_dir: paths::journal_dir()?,
-            server: login("guard.cnf", target)?,
+            server: login("guard.cnf", &request.target)?,
             replicas: replicas.collect::<anyhow::Result<_>>()?,
             probe_query: request.probe_query.clone(),
             files: request.files.clone(),
@@ -323,7 +324,7 @@ impl LiveGuard {
         let link = GuardLink::start(&request.guard_command, &setup, statement_since_us, on_look)?;
         let drill = link.drill().context("nothing was switched on")?;
         let meter = request.users.source.as_ref().map(|source| {
-            let own = fingerprints(&ProbeQuery::choose(target, request.probe_query.as_deref())?);
+            let own = fingerprints(&ProbeQuery::choose(&request.target, request.probe_query.as_deref())?);
             let planned: BTreeSet<String> = plan.classes.iter().map(|class| class.name.clone()).collect();
             let recorder = recorder.clone();
             let taker = move |stretch: SeenStretch| {

@@ -128,10 +128,7 @@ fn start_guard(
     env: &mut HostEnv<'_>,
 ) -> anyhow::Result<()> {
     let server = env.testbed().servers.first().context("a guard needs a server")?;
-    let target = server.endpoints.unix.as_ref().or(server.endpoints.tcp.as_ref());
-    let target = target.context("the server's address is not known")?.clone();
-    let switching = server.admin.open_since_us();
-    let guard = LiveGuard::start(live, env.testbed(), &target, switching, plan, recorder)?;
+    let guard = LiveGuard::start(live, env.testbed(), server.admin.open_since_us(), plan, recorder)?;
     tracing::info!("drill: the guard switches off in {:.0} ms", guard.drill_ms());
     env.guard_with(guard);
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! `TOLL_LIVE_FAULTS` is how often each fault is injected; once if it is not set. The times from fault to off are printed.
 
-use super::{Production, child_pids, guard_among, production, send_signal};
+use super::{Production, child_pids, guard_among, only_value, production, send_signal};
 use nix::sched::{CloneFlags, unshare};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,7 +36,7 @@ enum Fault {
     CpuHog,
     /// Of the run's directory.
     FullDisk,
-    /// Each packet to and from the server is late.
+    /// Packets to and from the server wait in a slow link.
     Delay,
     ReplicaLag,
 }
@@ -79,7 +79,9 @@ fn site() -> Site {
          MASTER_USE_GTID = slave_pos; START SLAVE",
         at.server.port
     ));
-    at.wait_until("replicated", || replica.rows("SELECT COUNT(*) FROM shop.items").contains("1000"));
+    let position = only_value(&at.server.rows("SELECT @@GLOBAL.gtid_binlog_pos"));
+    let waited = replica.rows(&format!("SELECT MASTER_GTID_WAIT('{position}', 60)"));
+    assert_eq!(only_value(&waited), "0", "the replica does not follow");
     let disk = has_network.then(|| SmallDisk::mount(at.lab.path("disk"), "4G")).flatten();
     if disk.is_none() {
         toll_testkit::skip!("full disk and delayed packets: not as root");
@@ -192,7 +194,9 @@ fn inject(site: &Site, fault: Fault, round: u32) -> Option<f64> {
             off_s
         }
         Fault::Delay => {
-            succeed("tc", &["qdisc", "add", "dev", "lo", "root", "netem", "delay", "300ms"]);
+            // Less than the guard itself needs: packets wait longer and longer.
+            let slow = ["rate", "64kbit", "burst", "1540", "latency", "10s"];
+            succeed("tc", &[&["qdisc", "add", "dev", "lo", "root", "tbf"][..], &slow].concat());
             let off_s = run.off_after(begun);
             succeed("tc", &["qdisc", "del", "dev", "lo", "root"]);
             off_s
