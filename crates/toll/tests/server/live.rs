@@ -92,8 +92,15 @@ impl Production {
     fn spawn_for(&self, times: &[&str], out: &str, more: &[&str]) -> Child {
         let execute =
             ["--server", &self.dsn, "--execute", "--reason", "a test", "--confirm", &self.name, "--out", out];
-        let child = self.lab.spawn(&[&GENERAL_LOG[..], &execute, times, more].concat());
-        self.wait_until("on", || self.is_on());
+        let words = self.lab.path("said");
+        let mut child =
+            self.lab.spawn_with_stderr(&[&GENERAL_LOG[..], &execute, times, more].concat(), &words);
+        self.wait_until("on", || {
+            // A host that does other things may trip the breaker before.
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}: {}", std::fs::read_to_string(&words).unwrap());
+            self.is_on()
+        });
         child
     }
 

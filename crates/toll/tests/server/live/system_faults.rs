@@ -13,7 +13,18 @@ use toll_testkit::lab::{ForeignServer, output_text};
 use toll_testkit::small_disk::SmallDisk;
 
 /// No ramp, and long stretches with the method on: none ends by itself before it is looked at.
-const LONG: [&str; 8] = ["--time", "20m", "--window", "1s", "--guard-interval", "12s", "--baseline", "12s"];
+const LONG: [&str; 10] = [
+    "--time",
+    "20m",
+    "--window",
+    "1s",
+    "--guard-interval",
+    "12s",
+    "--baseline",
+    "12s",
+    "--probe-limit",
+    "100ms",
+];
 /// A server or a process stands still for so long: the breaker acts after a second, and the server must answer to switch off.
 const STANDSTILL: Duration = Duration::from_millis(1_500);
 const MOST_S: f64 = 2.0;
