@@ -75,7 +75,7 @@ impl Production {
         only_value(&self.server.rows("SELECT @@GLOBAL.general_log")) == "1"
     }
 
-    fn wait_until(&self, what: &str, holds: impl Fn() -> bool) {
+    fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !holds() {
             assert!(begun.elapsed() < HANG_TIMEOUT, "never {what}");
