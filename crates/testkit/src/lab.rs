@@ -4,11 +4,15 @@
 use crate::server::{TestServer, find_mariadbd, make_certificates};
 use crate::template;
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub use crate::HANG_TIMEOUT;
+
+/// What spawned programs say on standard error.
+const SPAWNED: &str = "spawned.stderr";
 
 /// Places that belong to one test; prepared data is shared by all.
 pub struct Lab {
@@ -96,13 +100,13 @@ impl Lab {
 
     /// Its words go to a file.
     pub fn spawn_with_stderr(&self, arguments: &[&str], words: &str) -> Child {
-        let file = std::fs::File::create(words).unwrap();
+        let file = File::create(words).unwrap();
         self.command(arguments).stdout(Stdio::null()).stderr(file).spawn().unwrap()
     }
 
     /// Its output and its words go to files.
     pub fn spawn_into(&self, arguments: &[&str], output: &str, words: &str) -> Child {
-        let [output, words] = [output, words].map(|path| std::fs::File::create(path).unwrap());
+        let [output, words] = [output, words].map(|path| File::create(path).unwrap());
         self.command(arguments).stdout(output).stderr(words).spawn().unwrap()
     }
 
@@ -126,12 +130,19 @@ impl Lab {
     }
 
     pub fn spawn(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        self.spawn_with(&[], arguments)
     }
 
+    /// Its words are kept for [`Lab::words_of_spawned`].
     pub fn spawn_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Child {
+        let words = File::options().create(true).append(true).open(self.dir.path().join(SPAWNED)).unwrap();
         let mut command = self.command(arguments);
-        command.envs(environment.iter().copied()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        command.envs(environment.iter().copied()).stdout(Stdio::null()).stderr(words).spawn().unwrap()
+    }
+
+    /// What those begun by [`Lab::spawn`] said on standard error.
+    pub fn words_of_spawned(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join(SPAWNED)).unwrap_or_default()
     }
 
     pub fn signal(&self, child: &Child, name: &str) {
@@ -147,11 +158,13 @@ impl Lab {
         }
     }
 
-    /// Waits until so many steps of trials are on disk.
-    pub fn wait_for_trials(&self, run: &str, lines: usize) {
+    /// Waits until so many steps of trials are on disk. Panics if the run ends before.
+    pub fn wait_for_trials(&self, child: &mut Child, run: &str, lines: usize) {
         let begun = Instant::now();
         let path = Path::new(run).join("trials.ndjson");
         while std::fs::read_to_string(&path).map_or(0, |t| t.lines().count()) < lines {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "{run} ended early, {}: {}", ended.unwrap(), self.words_of_spawned());
             assert!(begun.elapsed() < HANG_TIMEOUT, "no trials in {}", path.display());
             std::thread::sleep(Duration::from_millis(20));
         }

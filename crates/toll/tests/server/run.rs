@@ -210,17 +210,17 @@ fn a_run_goes_on_though_the_file_of_its_program_is_replaced() {
     let copied = std::process::Command::new("cp").args([env!("CARGO_BIN_EXE_toll"), &program]).status();
     assert!(copied.unwrap().success());
     let lab = lab::Lab::of(&program, env!("CARGO_TARGET_TMPDIR"));
-    let (out, words) = (lab.path("run"), lab.path("words"));
+    let out = lab.path("run");
     let arms = ["--arms", "tcp-64,text-64", "--rounds", "2", "--window", "300ms", "--rate", "300"];
     let options = ["--rows", "500", "--table-rows", "2000", "--seed", "3", "--out", &out];
     let asked = [&["run", "socket-vs-tcp", "--profile", "quick"], &arms[..], &options].concat();
-    let mut run = lab.spawn_with_stderr(&asked, &words);
-    lab.wait_for_trials(&out, 1);
+    let mut run = lab.spawn(&asked);
+    lab.wait_for_trials(&mut run, &out, 1);
     // As a package's upgrade does it.
     let newer = lab.write("newer", "#!/bin/sh\nexit 1\n");
     std::fs::rename(newer, &program).unwrap();
     let status = run.wait().unwrap();
-    assert!(status.success(), "{}", std::fs::read_to_string(&words).unwrap());
+    assert!(status.success(), "{}", lab.words_of_spawned());
     let result = read_result(&out);
     for name in ["tcp-64", "text-64"] {
         assert_eq!(arm(&result, name)["windows"], 2, "{name}: {:#}", result["warnings"]);
@@ -297,7 +297,7 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
         &out,
     ]);
     // A whole round of three arms at five steps each: until then chance decides whether the baseline has run.
-    lab.wait_for_trials(&out, 15);
+    lab.wait_for_trials(&mut child, &out, 15);
     lab.signal(&child, "INT");
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
@@ -358,7 +358,7 @@ fn system_a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
         "--out",
         &out,
     ]);
-    lab.wait_for_trials(&out, 6);
+    lab.wait_for_trials(&mut child, &out, 6);
     child.kill().unwrap();
     child.wait().unwrap();
     let clean = lab.toll(&["clean"]);

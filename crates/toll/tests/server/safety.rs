@@ -76,7 +76,7 @@ fn system_a_signal_of_any_kind_once_or_twice_leaves_nothing_behind() {
     for (i, signals) in [&["HUP"][..], &["QUIT"], &["INT"], &["TERM", "TERM"]].iter().enumerate() {
         let (dsn, out) = (server.dsn(), lab.path(&format!("run{i}")));
         let mut child = lab.spawn(&[&run(&dsn, &out, ARMS)[..], &["--rounds", "50"]].concat());
-        lab.wait_for_trials(&out, 8 + 3 * i);
+        lab.wait_for_trials(&mut child, &out, 8 + 3 * i);
         for signal in *signals {
             lab.signal(&child, signal);
             std::thread::sleep(Duration::from_millis(20));
@@ -106,7 +106,7 @@ fn a_second_run_is_refused_on_the_same_server_and_on_the_same_host() {
     let server = lab.start_server();
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let mut first = lab.spawn(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat());
-    lab.wait_for_trials(&out, 3);
+    lab.wait_for_trials(&mut first, &out, 3);
     let second_out = lab.path("second");
     let second = run(&dsn, &second_out, "general-log");
     let here = lab.toll(&second);
@@ -133,7 +133,7 @@ fn system_what_a_killed_run_has_left_is_said_by_whatever_comes_next_and_refuses_
     let before = state(&server);
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let mut child = lab.spawn(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat());
-    lab.wait_for_trials(&out, 6);
+    lab.wait_for_trials(&mut child, &out, 6);
     child.kill().unwrap();
     child.wait().unwrap();
     let list = lab.toll(&["list"]);
@@ -168,7 +168,7 @@ fn a_run_is_for_its_owner_alone_but_its_reports() {
         seen = seen.max(assert_private(Path::new(&out)));
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(child.wait().unwrap().success());
+    assert!(child.wait().unwrap().success(), "{}", lab.words_of_spawned());
     assert!(seen > 5 && assert_private(Path::new(&out)) > 5);
     let report = std::fs::metadata(Path::new(&out).join("report.html")).unwrap();
     assert_eq!(report.permissions().mode() & 0o777, 0o644);
@@ -417,7 +417,7 @@ fn system_a_server_that_restarts_midway_is_noticed_and_the_run_goes_on_with_the_
     let mut server = lab.start_server();
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let mut child = lab.spawn(&[&run(&dsn, &out, "placebo")[..], &["--rounds", "14"]].concat());
-    lab.wait_for_trials(&out, 12);
+    lab.wait_for_trials(&mut child, &out, 12);
     server.crash_and_restart();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -443,19 +443,17 @@ fn system_a_server_that_hangs_holds_up_neither_toll_nor_the_truth() {
     let lab = toll_testkit::lab!();
     let server = lab.start_server();
     let before = state(&server);
-    let (dsn, out, words) = (server.dsn(), lab.path("run"), lab.path("words"));
-    let child =
-        lab.spawn_with_stderr(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat(), &words);
-    lab.wait_for_trials(&out, 8);
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let mut child = lab.spawn(&[&run(&dsn, &out, "slowlog-all")[..], &["--rounds", "50"]].concat());
+    lab.wait_for_trials(&mut child, &out, 8);
     server.signal("STOP");
-    let mut child = child;
     lab.signal(&child, "TERM");
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
         assert!(begun.elapsed() < lab::HANG_TIMEOUT, "toll hangs with the server");
         std::thread::sleep(Duration::from_millis(50));
     }
-    let text = std::fs::read_to_string(&words).unwrap();
+    let text = lab.words_of_spawned();
     server.signal("CONT");
     assert!(text.contains("does not answer") && text.contains("toll clean"), "{text}");
     let clean = lab.toll(&["clean"]);

@@ -145,7 +145,7 @@ fn system_a_killed_run_with_two_servers_is_put_right_by_clean() {
     let (cache, out) = (lab.path("cache"), lab.path("run"));
     let scenario = lab.write("own.toml", &own_server(|_| "sleep 60".into()));
     let mut run = lab.spawn_with(&[("XDG_CACHE_HOME", &cache)], &["run", &scenario, "--out", &out]);
-    lab.wait_for_trials(&out, 4);
+    lab.wait_for_trials(&mut run, &out, 4);
     let sandboxes = || {
         let entries = std::fs::read_dir(Path::new(&cache).join("toll/sandbox")).unwrap();
         entries.count()

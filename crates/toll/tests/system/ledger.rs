@@ -323,7 +323,7 @@ fn nothing_of_a_link_is_left_after_success_failure_an_interrupt_or_a_kill_and_cl
     }
     let (mut child, out) = begin(&good, "interrupt", "50");
     // In the middle of the second trial.
-    lab.wait_for_trials(&out, 5);
+    lab.wait_for_trials(&mut child, &out, 5);
     assert_eq!(namespaces(child.id()).len(), 2, "both ends of the link stand");
     lab.signal(&child, "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -331,7 +331,7 @@ fn nothing_of_a_link_is_left_after_success_failure_an_interrupt_or_a_kill_and_cl
     lab.assert_nothing_left();
 
     let (mut child, out) = begin(&good, "kill", "50");
-    lab.wait_for_trials(&out, 5);
+    lab.wait_for_trials(&mut child, &out, 5);
     lab.signal(&child, "KILL");
     child.wait().unwrap();
     assert_eq!(namespaces(child.id()).len(), 2, "a killed run leaves its link");
