@@ -24,6 +24,7 @@ pub mod private_file;
 pub mod proc_file;
 pub mod process;
 pub mod program;
+pub mod prometheus;
 pub mod redact;
 pub mod server_process;
 pub mod signals;

@@ -10,7 +10,6 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Longest line that is read, bytes: undo statements are in the journal, not here.
@@ -27,8 +26,8 @@ pub struct GuardSetup {
     pub probe_query: Option<String>,
     pub files: WatchedFiles,
     pub vetoes: Vetoes,
-    /// Where figures are served for Prometheus.
-    pub metrics: Option<SocketAddr>,
+    /// Where figures are served for Prometheus: `ADDRESS:PORT`, or a port of 127.0.0.1.
+    pub metrics: Option<String>,
     pub limits: Limits,
     pub seed: u64,
 }

@@ -42,7 +42,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
     let watch = Watch::start(&target, query, &replicas, setup.files.clone(), setup.seed)?;
     let mut switch = Switch::open(&target, &setup)?;
     let control = Control::start(&setup.vetoes)?;
-    let metrics = setup.metrics.map(Metrics::serve).transpose()?;
+    let metrics = setup.metrics.as_deref().map(Metrics::serve).transpose()?;
     let messages = read_messages(input)?;
     send(&mut output, &FromGuard::Ready)?;
     let mut state = Guard {

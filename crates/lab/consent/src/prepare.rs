@@ -6,7 +6,6 @@ use super::page::LivePage;
 use super::rights::{self, Right};
 use super::switches::{self, Switch};
 use anyhow::{Context, ensure};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use toll_execution::live::{
     LiveRequest, PilotRequest, minimum_detectable_pct, read_account, run_pilot, space_to_watch,
@@ -26,7 +25,7 @@ pub struct LiveOptions {
     pub probe_query: Option<String>,
     pub flag_file: Option<PathBuf>,
     pub vetoes: Vetoes,
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<String>,
     /// Bytes a second that a method may write.
     pub write_rate: f64,
     pub tolerated: Tolerated,

@@ -8,7 +8,6 @@ use crate::trial_loop::{Guard, Tripped};
 use anyhow::Context;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,7 +41,8 @@ pub struct LiveRequest {
     pub limits: Limits,
     pub files: WatchedFiles,
     pub vetoes: Vetoes,
-    pub metrics: Option<SocketAddr>,
+    /// `ADDRESS:PORT`, or a port of 127.0.0.1.
+    pub metrics: Option<String>,
     pub replicas: Vec<Replica>,
     pub probe_query: Option<String>,
     pub users: UsersView,
@@ -312,7 +312,7 @@ impl LiveGuard {
             probe_query: request.probe_query.clone(),
             files: request.files.clone(),
             vetoes: request.vetoes.clone(),
-            metrics: request.metrics,
+            metrics: request.metrics.clone(),
             limits: request.limits.clone(),
             seed: plan.seed,
         };

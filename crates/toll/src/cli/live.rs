@@ -8,7 +8,6 @@ use super::{cost, interrupt, progress, scenario_file};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use toll_consent::audit;
@@ -92,9 +91,9 @@ pub struct Live {
     /// A Unix socket that the guard makes: `panic` takes the method off, `status` says what the guard sees
     #[arg(long, value_name = "FILE", help_heading = "Breaker")]
     control: Option<PathBuf>,
-    /// Serve figures of the run for Prometheus: http://IP:PORT/metrics
-    #[arg(long, value_name = "IP:PORT", help_heading = "Output")]
-    metrics: Option<SocketAddr>,
+    /// Serve Prometheus metrics here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
+    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
+    metrics: Option<String>,
     /// The method goes off once this service does not answer 200: http://HOST:PORT/PATH
     #[arg(long, value_name = "URL", help_heading = "Breaker")]
     veto_url: Option<String>,
@@ -161,7 +160,7 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
         probe_query: arguments.probe.clone(),
         flag_file: arguments.flag_file.clone(),
         vetoes: Vetoes { control: arguments.control.clone(), url: arguments.veto_url.clone() },
-        metrics: arguments.metrics,
+        metrics: arguments.metrics.clone(),
         write_rate: arguments.write_rate,
         tolerated: Tolerated { probe_us: arguments.probe_limit.map_or(0.0, |limit| limit.0 * 1e6) },
         baseline_s: arguments.baseline.0,

@@ -1,36 +1,18 @@
-//! Prometheus endpoint of a capture: captured and dropped traffic, and the cost.
-//!
-//! A thread of its own takes connections, and each is answered in one more: a slow client keeps no other waiting. The
-//! capture only stores numbers there. Names and types follow Prometheus
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! Prometheus metrics of a capture: captured and dropped traffic, and the cost. The capture only stores numbers here.
 
 use super::otlp::ExportCounters;
 use super::output::{ClassTotals, OutputCounters};
 use super::tap::TapCounters;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use std::fmt::{Display, Write as _};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 use toll_sys::proc_file;
-
-/// Where nothing is said of the address.
-const LOOPBACK: &str = "127.0.0.1";
-/// An asker has said what it wants within this time, and takes the answer in as long.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Clients that are served at once.
-const MAX_CLIENTS: usize = 16;
-/// Bytes of a request, at most.
-const MAX_REQUEST_BYTES: usize = 8 << 10;
-/// Between two attempts to take a connection where there are no files to be had.
-const ACCEPT_RETRY: Duration = Duration::from_millis(200);
+use toll_sys::prometheus::{MetricSpec, MetricsListener, MetricsPage};
 
 /// Name, type and help of every metric, in the order of the page. The reference in `docs` is made from it.
-pub const METRICS: [(&str, &str, &str); 17] = [
+pub const METRICS: [MetricSpec; 17] = [
     (PASSED, "counter", "Packets or calls that the kernel's filter let pass."),
     (TAKEN, "counter", "Packets or calls that the kernel handed on."),
     (LOST, "counter", "Packets or calls that are not in the output, by where they got lost."),
@@ -83,46 +65,16 @@ struct MetricsState {
     export: Option<ExportCounters>,
 }
 
-/// An address that is taken, at which nobody answers yet: the thread that does reads what strangers send, and is to be begun once
-/// rights are given up.
-pub struct MetricsListener(TcpListener);
-
-impl MetricsListener {
-    /// `address`: `ADDRESS:PORT`, or a port alone on 127.0.0.1.
-    ///
-    /// # Errors
-    /// It cannot listen there.
-    pub fn bind(address: &str) -> Result<Self> {
-        let port = address.strip_prefix(':').unwrap_or(address).parse::<u16>();
-        let whole = port.map_or_else(|_| address.to_owned(), |port| format!("{LOOPBACK}:{port}"));
-        let listener = TcpListener::bind(&whole)
-            .with_context(|| format!("cannot offer metrics at {whole}: write it as ADDRESS:PORT or PORT"))?;
-        Ok(Self(listener))
-    }
-}
-
 impl MetricsServer {
     /// Starts to answer requests.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(MetricsListener(listener): MetricsListener) -> Result<Self> {
-        let address = listener.local_addr()?;
+    pub fn start(listener: MetricsListener) -> Result<Self> {
         let state = Arc::new(Mutex::new(MetricsState::default()));
-        let server_state = Arc::clone(&state);
-        std::thread::Builder::new()
-            .name("toll-metrics".into())
-            .spawn(move || {
-                let served = Arc::new(AtomicUsize::new(0));
-                for asker in listener.incoming() {
-                    match asker {
-                        Ok(asker) => serve_beside_others(asker, &server_state, &served),
-                        Err(_) => std::thread::sleep(ACCEPT_RETRY),
-                    }
-                }
-            })
-            .context("cannot start a thread to offer metrics with")?;
-        Ok(Self { state, address })
+        let served = Arc::clone(&state);
+        let page = move || render_page(&served.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        Ok(Self { state, address: listener.serve(page)? })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -155,87 +107,9 @@ impl MetricsServer {
     }
 }
 
-/// Whoever hangs up, takes too long or comes when too many are there has no answer.
-fn serve_beside_others(asker: TcpStream, state: &Arc<Mutex<MetricsState>>, served: &Arc<AtomicUsize>) {
-    let place = ClientPlace::take(served);
-    if place.number > MAX_CLIENTS {
-        return;
-    }
-    let state = Arc::clone(state);
-    let serve = move || {
-        let _place = place;
-        let _ = serve_client(&asker, &state);
-    };
-    // Without a thread, none: the next one asks again.
-    let _ = std::thread::Builder::new().name("toll-metrics".into()).spawn(serve);
-}
-
-/// A client's place among those that are served now.
-struct ClientPlace {
-    number: usize,
-    served: Arc<AtomicUsize>,
-}
-
-impl ClientPlace {
-    fn take(served: &Arc<AtomicUsize>) -> Self {
-        Self { number: served.fetch_add(1, Ordering::Relaxed) + 1, served: Arc::clone(served) }
-    }
-}
-
-impl Drop for ClientPlace {
-    fn drop(&mut self) {
-        self.served.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn serve_client(asker: &TcpStream, state: &Mutex<MetricsState>) -> std::io::Result<()> {
-    asker.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let request = read_request(asker)?;
-    let mut words = request.split(|byte| *byte == b' ' || *byte == b'\r' || *byte == b'\n');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
-    let (status, body) = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => {
-            let snapshot = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            ("200 OK", render_page(&snapshot))
-        }
-        (b"GET" | b"HEAD", _) => ("404 Not Found", "toll capture: the metrics are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "toll capture: GET /metrics\n".to_owned()),
-    };
-    let mut whole = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    if method != b"HEAD" {
-        whole += &body;
-    }
-    let mut to = asker;
-    to.write_all(whole.as_bytes())
-}
-
-/// A request up to its empty line, or as far as it is worth reading.
-fn read_request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
-    let until = Instant::now() + CLIENT_TIMEOUT;
-    let (mut from, mut request, mut some) = (asker, Vec::new(), [0; 1_024]);
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        asker.set_read_timeout(Some(left))?;
-        let read = from.read(&mut some)?;
-        request.extend_from_slice(&some[..read]);
-        let ends = |end: &[u8]| request.windows(end.len()).any(|seen| seen == end);
-        if read == 0 || request.len() >= MAX_REQUEST_BYTES || ends(b"\r\n\r\n") || ends(b"\n\n") {
-            return Ok(request);
-        }
-    }
-}
-
 fn render_page(state: &MetricsState) -> String {
     let MetricsState { tap: seen, output: account, buffer, classes, export } = state;
-    let mut page = Page(String::new());
+    let mut page = MetricsPage::new(&METRICS);
     page.add_metric(PASSED, seen.passed);
     page.add_metric(TAKEN, seen.delivered);
     page.add_family(LOST);
@@ -293,11 +167,11 @@ fn render_page(state: &MetricsState) -> String {
         }
     }
     add_process_metrics(&mut page);
-    page.0
+    page.into_text()
 }
 
 /// What the capture itself takes of the host, under the names that every exporter uses.
-fn add_process_metrics(page: &mut Page) {
+fn add_process_metrics(page: &mut MetricsPage) {
     if let Ok(used) = getrusage(UsageWho::RUSAGE_SELF) {
         let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         page.add_metric(CPU, seconds(used.user_time()) + seconds(used.system_time()));
@@ -309,37 +183,11 @@ fn add_process_metrics(page: &mut Page) {
     page.add_value(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
 
-/// Text in the exposition format.
-struct Page(String);
-
-impl Page {
-    fn add_metric(&mut self, name: &str, value: impl Display) {
-        self.add_family(name);
-        self.add_value(name, &[], value);
-    }
-
-    fn add_family(&mut self, name: &str) {
-        for (name, kind, help) in METRICS.iter().filter(|(listed, ..)| *listed == name) {
-            // Writing to a string does not fail.
-            let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        }
-    }
-
-    fn add_value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (at, (label, text)) in labels.iter().enumerate() {
-            let before = if at == 0 { '{' } else { ',' };
-            let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-            let _ = write!(self.0, "{before}{label}=\"{text}\"");
-        }
-        let after = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{after} {value}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
 
     fn ask(metrics: &MetricsServer, request: &str) -> String {
         let mut asker = TcpStream::connect(metrics.address()).unwrap();
@@ -414,29 +262,5 @@ mod tests {
         assert!(
             body.contains("process_cpu_seconds_total ") && body.contains("process_resident_memory_bytes ")
         );
-    }
-
-    #[test]
-    fn strangers_have_an_answer_and_keep_nobody_waiting_for_long() {
-        let metrics = told();
-        // These say nothing, and hold on: all but one of the places are theirs.
-        let silent: Vec<_> =
-            (1..MAX_CLIENTS).map(|_| TcpStream::connect(metrics.address()).unwrap()).collect();
-        let asked = Instant::now();
-        assert!(ask(&metrics, "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
-        assert!(ask(&metrics, "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 405 "));
-        assert!(
-            ask(&metrics, &format!("{}\n\n", "x".repeat(MAX_REQUEST_BYTES - 2))).starts_with("HTTP/1.1 405 ")
-        );
-        let head = ask(&metrics, "HEAD /metrics HTTP/1.0\r\n\r\n");
-        assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
-        assert!(ask(&metrics, "GET /metrics?x=1 HTTP/1.0\n\n").contains("toll_capture_taken_total 990\n"));
-        // One after the other they would be heard out for half a minute first.
-        assert!(asked.elapsed() < CLIENT_TIMEOUT * (MAX_CLIENTS as u32 - 1));
-        drop(silent);
-        assert!(MetricsListener::bind("nowhere:x").is_err());
-        let taken = metrics.address().to_string();
-        let refused = MetricsListener::bind(&taken).err().unwrap();
-        assert!(format!("{refused:#}").contains(&format!("cannot offer metrics at {taken}")), "{refused:#}");
     }
 }

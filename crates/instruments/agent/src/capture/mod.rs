@@ -28,7 +28,7 @@ use chunk_queue::{ChunkQueue, ChunkSink};
 use decoding::{CHUNK_BYTES, CompressingSink, DigestOutput, QueryOutput};
 use digest_printer::PrintOptions;
 use files::{FileOptions, FileSink};
-use metrics::{MetricsListener, MetricsServer};
+use metrics::MetricsServer;
 use otlp::{OtlpExporter, OtlpSettings};
 use output::CaptureOutput;
 use packet_output::{PacketOutput, Statistics};
@@ -45,6 +45,7 @@ use toll_digest::classes::{GroupBy, Limit};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
+use toll_sys::prometheus::MetricsListener;
 use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, drop_privileges, places_of};
 use toll_wire::decoder::Config;
 

@@ -39,8 +39,11 @@ fn the_page_of_metrics_is_current() {
         let (name, unit, title) = (&outcome.name, &outcome.unit, escape(&outcome.title));
         writeln!(page, "| `{name}` | {unit} | {compared} | {better} | {title} |").unwrap();
     }
-    page += "\n## Prometheus\n\n`toll capture --metrics` serves these at `/metrics`.\n\n| name | type | meaning |\n|---|---|---|\n";
-    for (name, kind, help) in toll_agent::capture::metrics::METRICS {
+    page += "\n## Prometheus\n\n`toll capture --metrics` and `toll live --metrics` serve these at `/metrics`.\n\n\
+             | name | type | meaning |\n|---|---|---|\n";
+    for (name, kind, help) in
+        toll_agent::capture::metrics::METRICS.into_iter().chain(toll_guard::metrics::METRICS)
+    {
         writeln!(page, "| `{name}` | {kind} | {} |", escape(help)).unwrap();
     }
     page += "\n## OpenTelemetry\n\n`toll capture --otlp` sends these ([OpenTelemetry](otlp.md)).\n\n\
