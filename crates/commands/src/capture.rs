@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toll_agent::capture::otlp::OtlpSettings;
 use toll_agent::capture::{
-    self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TapKind,
+    self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TableOptions, TapKind,
 };
 use toll_agent::rotation::Rotate;
 use toll_digest::classes::{GroupBy, Limit};
@@ -38,6 +38,7 @@ use toll_sys::units::{self, Bytes, Percent};
     toll capture --queries shop.queries --duration 1h\n  \
     toll capture --digest --every 1m --budget cpu=3%\n  \
     toll capture --digest --every 1m --otlp http://127.0.0.1:4318\n  \
+    toll capture --digest --every 1m --tables /var/lib/toll/tables --cluster shop\n  \
     toll capture --stream receiver:3399 --key db1.key --metrics 9104\n\
     Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
@@ -120,6 +121,18 @@ pub struct Capture {
     /// OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318]
     #[arg(long, value_name = "URL", requires = "every", help_heading = "Output")]
     otlp: Option<Option<String>>,
+    /// With --every: write each digest to tables in this directory, as Parquet files of ten minutes
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        requires = "every",
+        conflicts_with = "group_by",
+        help_heading = "Output"
+    )]
+    tables: Option<PathBuf>,
+    /// With --tables: the cluster that this host belongs to [default: default]
+    #[arg(long, value_name = "NAME", requires = "tables", help_heading = "Output")]
+    cluster: Option<String>,
     /// Print the status every second
     #[arg(long, help_heading = "Output")]
     status: bool,
@@ -232,6 +245,8 @@ fn to_options(arguments: Capture) -> anyhow::Result<CaptureOptions> {
     };
     let variable = |name: &str| std::env::var(name).ok();
     let otlp = arguments.otlp.map(|address| OtlpSettings::new(address.as_deref(), variable));
+    let cluster = arguments.cluster.unwrap_or_else(|| "default".into());
+    let tables = arguments.tables.map(|root| TableOptions { root, cluster });
     Ok(CaptureOptions {
         source: arguments.tap,
         device: arguments.device,
@@ -254,6 +269,7 @@ fn to_options(arguments: Capture) -> anyhow::Result<CaptureOptions> {
         plain: arguments.plain,
         metrics: arguments.metrics,
         otlp: otlp.transpose().context("cannot send digests to OpenTelemetry")?,
+        tables,
         status: arguments.status,
         json: arguments.json,
     })

@@ -10,6 +10,27 @@ use std::path::{Path, PathBuf};
 /// Of this ABI (Linux 6.2); earlier ones have fewer kinds of access, which are then not bounded.
 const KNOWN: ABI = ABI::V3;
 
+/// Where a process writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WritePlaces {
+    /// Files, and directories in which files are made and removed.
+    pub files: Vec<PathBuf>,
+    /// Directories in which directories are made, too.
+    pub trees: Vec<PathBuf>,
+}
+
+impl From<Vec<PathBuf>> for WritePlaces {
+    fn from(files: Vec<PathBuf>) -> Self {
+        Self { files, trees: Vec::new() }
+    }
+}
+
+impl WritePlaces {
+    pub fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().chain(&self.trees).map(PathBuf::as_path)
+    }
+}
+
 /// Denies to this thread and all that it starts, for good, to write, make and remove files and to start programs, except
 /// for files in the directories of `writes` and for those of `writes` that are no directories. Signals and memory of other
 /// processes are out of reach, too. The thread must have no_new_privs set.
@@ -18,15 +39,16 @@ const KNOWN: ABI = ABI::V3;
 ///
 /// # Errors
 /// The kernel refuses the ruleset.
-pub fn bound_writes(writes: &[PathBuf]) -> Result<bool, RulesetError> {
+pub fn bound_writes(writes: &WritePlaces) -> Result<bool, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_write(KNOWN) | AccessFs::Execute)?
         .scope(Scope::Signal)?
         .create()?;
-    for path in writes {
+    for path in writes.iter() {
         // What is not there when this is called cannot be written to.
         let (Ok(meta), Ok(fd)) = (std::fs::metadata(path), PathFd::new(path)) else { continue };
-        let added = (&mut ruleset).add_rule(PathBeneath::new(fd, needed(&meta)));
+        let added = (&mut ruleset)
+            .add_rule(PathBeneath::new(fd, needed(&meta, writes.trees.iter().any(|tree| tree == path))));
         // A pipe without a name has no place in the file system, and nothing bounds it.
         if meta.is_file() || meta.is_dir() {
             added?;
@@ -35,9 +57,15 @@ pub fn bound_writes(writes: &[PathBuf]) -> Result<bool, RulesetError> {
     Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
 }
 
-fn needed(meta: &Metadata) -> BitFlags<AccessFs> {
-    let written = AccessFs::WriteFile | AccessFs::Truncate;
-    if meta.is_dir() { written | AccessFs::MakeReg | AccessFs::RemoveFile } else { written }
+fn needed(meta: &Metadata, is_tree: bool) -> BitFlags<AccessFs> {
+    let mut needed = AccessFs::WriteFile | AccessFs::Truncate;
+    if meta.is_dir() {
+        needed |= AccessFs::MakeReg | AccessFs::RemoveFile;
+    }
+    if is_tree {
+        needed |= AccessFs::MakeDir;
+    }
+    needed
 }
 
 /// What must be in `writes` for a file of this name to be made or written, with others beside it.
@@ -62,8 +90,14 @@ mod tests {
     use std::io::Write;
 
     /// In a thread of its own, which is bounded for good.
-    fn bounded<T: Send + 'static>(writes: &[&Path], then: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let writes: Vec<PathBuf> = writes.iter().map(|path| path.to_path_buf()).collect();
+    fn bounded<T: Send + 'static>(
+        files: &[&Path],
+        trees: &[&Path],
+        then: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let [files, trees] =
+            [files, trees].map(|paths| paths.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>());
+        let writes = WritePlaces { files, trees };
         let thread = std::thread::spawn(move || {
             nix::sys::prctl::set_no_new_privs().unwrap();
             bound_writes(&writes).unwrap().then(then)
@@ -80,7 +114,7 @@ mod tests {
         let (ours, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (inside, outside) = (ours.path().to_owned(), others.path().to_owned());
         std::fs::write(outside.join("there"), "precious").unwrap();
-        let denied = bounded(&[ours.path()], move || {
+        let denied = bounded(&[ours.path()], &[], move || {
             std::fs::write(inside.join("a.part"), "new").unwrap();
             std::fs::rename(inside.join("a.part"), inside.join("a")).unwrap();
             std::fs::write(inside.join("b"), "new").unwrap();
@@ -100,11 +134,24 @@ mod tests {
     }
 
     #[test]
+    fn directories_are_made_in_a_tree_alone() {
+        let (tree, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (inside, outside) = (tree.path().join("hour=14"), beside.path().to_owned());
+        let made = bounded(&[beside.path()], &[tree.path()], move || {
+            std::fs::create_dir(&inside).unwrap();
+            std::fs::write(inside.join("a.tmp"), "new").unwrap();
+            std::fs::rename(inside.join("a.tmp"), inside.join("a")).unwrap();
+            (std::fs::write(outside.join("a"), "new").is_ok(), std::fs::create_dir(outside.join("b")).is_ok())
+        });
+        assert_eq!(made.unwrap_or((true, false)), (true, false));
+    }
+
+    #[test]
     fn a_device_is_written_to_without_what_is_beside_it() {
         assert_eq!(places_of(Path::new("/dev/null")), [Path::new("/dev/null")]);
         assert_eq!(places_of(Path::new("a.pcapng")), [Path::new(".")]);
         assert_eq!(places_of(Path::new("/nowhere/a")), [Path::new("/nowhere")]);
-        let written = bounded(&[Path::new("/dev/null"), Path::new("/nowhere")], || {
+        let written = bounded(&[Path::new("/dev/null"), Path::new("/nowhere")], &[], || {
             let null = OpenOptions::new().write(true).open("/dev/null");
             (
                 null.and_then(|mut null| null.write_all(b"x")).is_ok(),

@@ -27,7 +27,7 @@ pub use block::{CapturedPacket, DamagedBlock, LinkType};
 pub use clock::now_ns;
 pub use device::{Counters, Device, DeviceError, WayOut};
 pub use disk::{DiskFile, WriteMode};
-pub use filesystem::places_of;
+pub use filesystem::{WritePlaces, places_of};
 pub use filter::{MAX_PORTS, MAX_SNAP_LEN, PacketFilter, ResponseSnap, TooManyPorts};
 pub use pace::{Pace, Rate};
 pub use pacing_stats::{PacingStats, WindowDeviation};

@@ -1,13 +1,14 @@
 //! Privilege drop after all resources are open: user, capabilities, system calls, places to write to.
 
-use crate::{filesystem, seccomp};
+use crate::filesystem::{self, WritePlaces};
+use crate::seccomp;
 use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgroups, setresgid, setresuid};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::Path;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -29,7 +30,7 @@ pub enum PrivilegesError {
 ///
 /// # Errors
 /// No such user, not root, or the kernel refuses: then nothing may be taken for dropped.
-pub fn drop_privileges(user: Option<&str>, writes: &[PathBuf]) -> Result<bool, PrivilegesError> {
+pub fn drop_privileges(user: Option<&str>, writes: &WritePlaces) -> Result<bool, PrivilegesError> {
     let failed = |what: &'static str| move |source: io::Error| PrivilegesError::Failed { what, source };
     if let Some(name) = user {
         let found = User::from_name(name).map_err(|error| failed("look up a user")(error.into()))?;
@@ -45,7 +46,7 @@ pub fn drop_privileges(user: Option<&str>, writes: &[PathBuf]) -> Result<bool, P
     nix::sys::prctl::set_dumpable(false).map_err(|error| failed("forbid core dumps")(error.into()))?;
     let is_bounded = filesystem::bound_writes(writes)
         .map_err(|error| failed("bound where files are written")(io::Error::other(error)))?;
-    let is_anothers = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.uid() != 0);
+    let is_anothers = |path: &Path| std::fs::metadata(path).is_ok_and(|meta| meta.uid() != 0);
     let wanted =
         (geteuid().is_root() && writes.iter().any(is_anothers)).then_some(Capability::CAP_DAC_OVERRIDE);
     restrict_capabilities(wanted).map_err(|error| failed("drop capabilities")(io::Error::other(error)))?;
@@ -99,7 +100,7 @@ mod tests {
                 caps::raise(None, CapSet::Ambient, Capability::CAP_CHOWN).unwrap();
                 assert_ne!(status("CapAmb"), "0000000000000000", "there is something to drop");
             }
-            drop_privileges(None, &[]).unwrap();
+            drop_privileges(None, &WritePlaces::default()).unwrap();
             let started = std::process::Command::new("/bin/true").status();
             (SETS.map(status), status("NoNewPrivs"), started)
         });
@@ -122,7 +123,7 @@ mod tests {
         std::os::unix::fs::chown(anothers.path(), Some(65_534), Some(65_534)).unwrap();
         let places = [own.path(), anothers.path(), elsewhere.path()].map(std::path::Path::to_owned);
         let may_write = |allowed: usize| {
-            let (places, writes) = (places.clone(), places[..allowed].to_vec());
+            let (places, writes) = (places.clone(), WritePlaces::from(places[..allowed].to_vec()));
             let dropped = std::thread::spawn(move || {
                 let is_bounded = drop_privileges(None, &writes).unwrap();
                 (
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn there_is_no_core_dump_after_it() {
         let dumpable = std::thread::spawn(|| {
-            drop_privileges(None, &[]).unwrap();
+            drop_privileges(None, &WritePlaces::default()).unwrap();
             nix::sys::prctl::get_dumpable().unwrap()
         });
         assert!(!dumpable.join().unwrap());
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_missing_user_is_named() {
-        let error = drop_privileges(Some("no-such-user"), &[]).unwrap_err().to_string();
+        let error = drop_privileges(Some("no-such-user"), &WritePlaces::default()).unwrap_err().to_string();
         assert_eq!(error, "there is no user no-such-user: name one of this host");
     }
 }

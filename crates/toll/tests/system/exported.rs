@@ -18,10 +18,10 @@ use toll_mysql::{Connection, Target};
 use toll_testkit::http_receiver::{HttpAnswer, HttpReceiver, HttpRequest};
 use toll_testkit::server::make_certificates;
 
-const QUERIES: u64 = 900;
+pub const QUERIES: u64 = 900;
 
 /// Statements of three classes, over some seconds.
-fn work(port: u16) {
+pub fn work(port: u16) {
     let target = Target::parse_dsn(&format!("mysql://root@127.0.0.1:{port}/")).unwrap();
     let mut connection = Connection::connect(&target).unwrap();
     for number in 0..QUERIES / 3 {

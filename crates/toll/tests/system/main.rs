@@ -19,5 +19,6 @@ mod ledger;
 mod received;
 mod replay;
 mod sysctl;
+mod tabled;
 
 use toll_testkit::lab;

@@ -3,8 +3,9 @@
 //! The tap's thread decodes. Other threads compress, print and write.
 
 use super::chunk_queue::{ChunkQueue, ChunkSink};
-use super::digest_printer::{DigestPrinter, PrintOptions};
+use super::digest_printer::{DigestPrinter, GatherTime, PrintOptions};
 use super::output::{CaptureOutput, ClassTotals, OutputCounters};
+use super::tap::TapCounters;
 use anyhow::Context;
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -209,6 +210,10 @@ pub struct DigestOutput {
     items: u64,
     /// Bytes that earlier stretches saw.
     bytes_before: u64,
+    /// Begin of the current stretch, and what the kernel has lost until now; see [`GatherTime`].
+    begin_ns: u64,
+    lost: u64,
+    lost_before: u64,
 }
 
 struct DigestSink {
@@ -241,11 +246,14 @@ impl DigestOutput {
             until_ns: 0,
             items: 0,
             bytes_before: 0,
+            begin_ns: clock::wall_us() * 1_000,
+            lost: 0,
+            lost_before: 0,
         })
     }
 
-    /// Returns the digest of the interval that ended, and starts another.
-    fn take_digest(&mut self) -> DigestResult {
+    /// Returns the digest of the interval that ends now, and starts another.
+    fn take_digest(&mut self, now_ns: u64) -> (DigestResult, GatherTime) {
         let settings = *self.sink.result.digest.settings();
         let mut next = DigestResult::new(settings);
         next.sampled = self.sink.result.sampled.restart();
@@ -257,7 +265,9 @@ impl DigestOutput {
             bytes: bytes - self.bytes_before,
         }];
         self.bytes_before = bytes;
-        done
+        let time = GatherTime { begin_ns: self.begin_ns, end_ns: now_ns, lost: self.lost - self.lost_before };
+        (self.begin_ns, self.lost_before) = (now_ns, self.lost);
+        (done, time)
     }
 }
 
@@ -283,11 +293,15 @@ impl CaptureOutput for DigestOutput {
         }
         // While nobody reads what was printed before, the stretch grows: nothing is lost, and nothing waits.
         if now_ns >= self.until_ns && self.printer.is_ready() {
-            let done = self.take_digest();
-            self.printer.print(done)?;
+            let (done, time) = self.take_digest(now_ns);
+            self.printer.print(done, time)?;
             self.until_ns = next_boundary(now_ns, every_ns);
         }
         Ok(())
+    }
+
+    fn tap_counters(&mut self, seen: &TapCounters, _now_ns: u64) {
+        self.lost = self.lost.max(seen.lost_kernel);
     }
 
     fn sample_share(&mut self, share: &SampleShare) {
@@ -317,12 +331,12 @@ impl CaptureOutput for DigestOutput {
         }
     }
 
-    fn finish(&mut self, _now_ns: u64) -> anyhow::Result<()> {
+    fn finish(&mut self, now_ns: u64) -> anyhow::Result<()> {
         self.decoder.finish(&mut self.sink);
-        let mut done = self.take_digest();
+        let (mut done, time) = self.take_digest(now_ns);
         // Of the whole capture: of a stretch of it, commands are still under way.
         done.accounting = InputAccounting::from_counts(self.decoder.accounting());
-        self.printer.finish(done)
+        self.printer.finish(done, time)
     }
 }
 

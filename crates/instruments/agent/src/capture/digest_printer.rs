@@ -1,5 +1,5 @@
-//! Digest printer of a running capture, on a thread of its own. A slow or absent reader never blocks the
-//! capture.
+//! Digest printer of a running capture, on a thread of its own: prints each, and hands it to OpenTelemetry and to tables. A
+//! slow or absent reader, or a full disk, never blocks the capture.
 
 use super::otlp::OtlpFeed;
 use anyhow::{Context, anyhow, bail};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toll_digest::classes::{Limit, Settings};
 use toll_digest::{DigestResult, Format, Request};
-use toll_sys::clock;
+use toll_tables::{Stretch, TableWriter};
 use toll_wire::decoder::Config;
 
 /// At the end, a reader that has taken nothing for so long is given up.
@@ -28,6 +28,17 @@ pub struct PrintOptions {
     pub out: Box<dyn Write + Send>,
     /// Sends each digest to OpenTelemetry, too.
     pub otlp: Option<OtlpFeed>,
+    /// Writes each digest to tables, too.
+    pub tables: Option<TableWriter>,
+}
+
+/// When a digest was gathered, Unix time, and what the kernel lost meanwhile.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GatherTime {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Packets or calls.
+    pub lost: u64,
 }
 
 impl PrintOptions {
@@ -41,13 +52,14 @@ impl PrintOptions {
             source,
             out,
             otlp: None,
+            tables: None,
         }
     }
 }
 
 /// Prints one digest after another.
 pub struct DigestPrinter {
-    digests: Option<Sender<Box<DigestResult>>>,
+    digests: Option<Sender<(Box<DigestResult>, GatherTime)>>,
     ended: Receiver<()>,
     shared: Arc<Shared>,
     source: String,
@@ -66,7 +78,7 @@ impl DigestPrinter {
     /// # Errors
     /// There is no thread to be had.
     pub fn start(how: PrintOptions, is_one_of_many: bool) -> anyhow::Result<Self> {
-        let (digests, to_print) = channel::<Box<DigestResult>>();
+        let (digests, to_print) = channel::<(Box<DigestResult>, GatherTime)>();
         let (end, ended) = channel();
         let shared = Arc::new(Shared::default());
         let printer_shared = Arc::clone(&shared);
@@ -84,15 +96,19 @@ impl DigestPrinter {
             jobs: 1,
         };
         let mut otlp = how.otlp;
+        let mut tables = how.tables;
         let mut out = CountingWriter { out: BufWriter::new(how.out), shared: Arc::clone(&shared) };
         std::thread::Builder::new()
             .name("toll-printer".into())
             .spawn(move || {
-                for mut done in to_print {
+                for (mut done, time) in to_print {
                     done.digest.settle();
                     // First, since a reader may be slow.
                     if let Some(otlp) = &mut otlp {
-                        otlp.add(&done, request.limit, clock::wall_us() * 1_000);
+                        otlp.add(&done, request.limit, time.end_ns);
+                    }
+                    if let Some(tables) = &mut tables {
+                        add_to_tables(tables, &done, time);
                     }
                     let printed = if is_one_of_many && request.format == Format::Json {
                         toll_digest::print_line(&request, &done, &mut out)
@@ -101,10 +117,14 @@ impl DigestPrinter {
                     };
                     printer_shared.is_busy.store(false, Ordering::Release);
                     if let Err(error) = printed {
-                        let mut place = printer_shared.error.lock().unwrap_or_else(PoisonError::into_inner);
-                        *place = Some(error.context("cannot print the digest"));
+                        printer_shared.set_error(error.context("cannot print the digest"));
                         break;
                     }
+                }
+                if let Some(mut tables) = tables
+                    && let Err(error) = finish_tables(&mut tables)
+                {
+                    printer_shared.set_error(error);
                 }
                 let _ = end.send(());
             })
@@ -137,9 +157,9 @@ impl DigestPrinter {
 
     /// # Errors
     /// The one before could not be printed.
-    pub fn print(&mut self, done: DigestResult) -> anyhow::Result<()> {
+    pub fn print(&mut self, done: DigestResult, time: GatherTime) -> anyhow::Result<()> {
         self.shared.is_busy.store(true, Ordering::Release);
-        let sent = self.digests.as_ref().map(|digests| digests.send(Box::new(done)).is_ok());
+        let sent = self.digests.as_ref().map(|digests| digests.send((Box::new(done), time)).is_ok());
         if sent == Some(true) {
             return Ok(());
         }
@@ -151,8 +171,8 @@ impl DigestPrinter {
     ///
     /// # Errors
     /// It could not be printed.
-    pub fn finish(&mut self, done: DigestResult) -> anyhow::Result<()> {
-        self.print(done)?;
+    pub fn finish(&mut self, done: DigestResult, time: GatherTime) -> anyhow::Result<()> {
+        self.print(done, time)?;
         self.digests = None;
         let mut printed = self.bytes();
         loop {
@@ -169,6 +189,41 @@ impl DigestPrinter {
                 }
             }
         }
+    }
+}
+
+impl Shared {
+    fn set_error(&self, error: anyhow::Error) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+}
+
+/// What cannot be written now is tried again with the next digest.
+fn add_to_tables(tables: &mut TableWriter, done: &DigestResult, time: GatherTime) {
+    let us = |ns: u64| i64::try_from(ns / 1_000).unwrap_or(i64::MAX);
+    let stretch = Stretch {
+        begin_us: us(time.begin_ns),
+        width_us: us(time.end_ns.saturating_sub(time.begin_ns)),
+        digest: &done.digest,
+        lost: time.lost,
+        sampled_share: done.sampled.totals().map_or(1.0, |totals| totals.share_mean),
+    };
+    let dropped = tables.dropped();
+    if let Err(error) = tables.add(&stretch) {
+        let dropped = tables.dropped() - dropped;
+        tracing::warn!(
+            "{error:#}: {} digests wait in memory{}",
+            tables.pending(),
+            if dropped > 0 { format!(", {dropped} were dropped") } else { String::new() }
+        );
+    }
+}
+
+fn finish_tables(tables: &mut TableWriter) -> anyhow::Result<()> {
+    tables.flush().with_context(|| format!("the last {} digests are in no table", tables.pending()))?;
+    match tables.dropped() {
+        0 => Ok(()),
+        dropped => bail!("{dropped} digests are in no table, since none could be written for long"),
     }
 }
 

@@ -46,7 +46,8 @@ use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
 use toll_sys::prometheus::MetricsListener;
-use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, drop_privileges, places_of};
+use toll_tables::{Source, TableWriter};
+use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, WritePlaces, drop_privileges, places_of};
 use toll_wire::decoder::Config;
 
 /// Bytes that are handed to the writer at once: enough that calls and seeks no longer count.
@@ -96,8 +97,17 @@ pub struct CaptureOptions {
     pub metrics: Option<String>,
     /// Where each digest goes, too.
     pub otlp: Option<OtlpSettings>,
+    pub tables: Option<TableOptions>,
     pub status: bool,
     pub json: bool,
+}
+
+/// Tables that digests are written to.
+#[derive(Debug, Clone)]
+pub struct TableOptions {
+    pub root: PathBuf,
+    /// Of this host, in the tables.
+    pub cluster: String,
 }
 
 /// Kind of tap.
@@ -166,6 +176,10 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
         _ => None,
     };
     let (mut tap, link_number) = open_tap(options)?;
+    if let Some(tables) = &options.tables {
+        std::fs::create_dir_all(&tables.root)
+            .with_context(|| format!("cannot make {}", tables.root.display()))?;
+    }
     if !drop_privileges(options.user.as_deref(), &places_written(options))? {
         tracing::warn!(
             "this capture goes on as root, and the kernel has no Landlock (5.13) to bound where it writes: \
@@ -214,11 +228,13 @@ fn check_options(options: &CaptureOptions) -> anyhow::Result<()> {
 }
 
 /// Where files are made or written once privileges are dropped.
-fn places_written(options: &CaptureOptions) -> Vec<PathBuf> {
-    match &options.output {
+fn places_written(options: &CaptureOptions) -> WritePlaces {
+    let files = match &options.output {
         OutputKind::Packets(path) | OutputKind::Queries(path) if path.as_os_str() != "-" => places_of(path),
         _ => Vec::new(),
-    }
+    };
+    let trees = options.tables.iter().map(|tables| tables.root.clone()).collect();
+    WritePlaces { files, trees }
 }
 
 /// The tap, and for a file of packets the number of what their first header is.
@@ -293,6 +309,7 @@ fn open_output(
             how.settings.group_by = options.group_by;
             how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
             how.limit = options.limit;
+            how.tables = options.tables.as_ref().map(open_tables).transpose()?;
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.
@@ -317,6 +334,13 @@ fn open_query_output(
     let chunks =
         ChunkQueue::start(Box::new(CompressingSink::new(destination)?), &[], CHUNK_BYTES, QUEUE_CHUNKS)?;
     Ok(Box::new(QueryOutput::new(&decoder_config(options), chunks)))
+}
+
+/// # Errors
+/// Nothing can be written there.
+fn open_tables(options: &TableOptions) -> anyhow::Result<TableWriter> {
+    let host = toll_sys::read_trimmed("/proc/sys/kernel/hostname");
+    TableWriter::open(options.root.clone(), Source { host, cluster: options.cluster.clone() })
 }
 
 fn decoder_config(options: &CaptureOptions) -> Config {

@@ -81,7 +81,7 @@ pub fn receive_streams(
         .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", options.listen))?;
     let address = listener.local_addr()?;
     // The threads that strangers speak to come after it.
-    toll_taps::drop_privileges(None, &options.destination.places_written())?;
+    toll_taps::drop_privileges(None, &options.destination.places_written().into())?;
     let most = if options.once { 1 } else { options.max_streams };
     let receiver = Arc::new(Receiver {
         key: options.key,

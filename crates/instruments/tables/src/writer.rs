@@ -1,0 +1,250 @@
+//! Writer of one host's digests: collects stretches, and writes them as files of each hour, then a manifest.
+//!
+//! Memory is bounded: what takes more is written at once.
+
+use super::column::{Column, write_table};
+use super::manifest::{Manifest, ManifestFile, write_whole};
+use super::place::{self, Table};
+use super::rows::{CoverageRow, DigestRow, RowContext, TextRow, coverage_table, digest_table, text_table};
+use anyhow::{Context, ensure};
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use toll_digest::classes::{Class, Digest, GroupBy};
+
+/// Time that one set of files covers.
+const FLUSH_EVERY_US: i64 = 600_000_000;
+/// Memory of what waits: beyond the first it is written, and beyond the second dropped where it cannot be. After a failure
+/// it is tried again once as much more has come, or as much time has passed, as makes a flush due.
+const PENDING_BYTES_DUE: usize = 16 << 20;
+const PENDING_BYTES_MAX: usize = 64 << 20;
+/// Classes whose texts are known to be written today.
+const TEXTS_KNOWN_MAX: usize = 65_536;
+/// Class of what a digest did not keep apart.
+const FOLDED: [u8; 16] = [0; 16];
+const FORMAT: u32 = 1;
+
+/// Host of the digests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    pub host: String,
+    pub cluster: String,
+}
+
+/// A digest, and the time that it is of.
+pub struct Stretch<'a> {
+    /// Unix time.
+    pub begin_us: i64,
+    pub width_us: i64,
+    pub digest: &'a Digest,
+    /// Packets or calls lost meanwhile.
+    pub lost: u64,
+    /// Of the connections that were looked at.
+    pub sampled_share: f64,
+}
+
+/// Collects and writes.
+pub struct TableWriter {
+    root: PathBuf,
+    source: Source,
+    capture: [u8; 16],
+    flushes: u64,
+    digests: Vec<DigestRow>,
+    coverage: Vec<CoverageRow>,
+    texts: Vec<TextRow>,
+    pending_bytes: usize,
+    /// What `pending_bytes` must exceed, or the end of a stretch must reach, for the next flush.
+    due_bytes: usize,
+    due_us: i64,
+    /// Stretches that could not be written and were dropped.
+    dropped: u64,
+    /// Since 1970; and the classes whose text that day's files have.
+    texts_day: i64,
+    texts_known: HashSet<[u8; 16]>,
+}
+
+impl TableWriter {
+    /// For files below `root`, which is there.
+    ///
+    /// # Errors
+    /// Nothing can be written there.
+    pub fn open(root: PathBuf, source: Source) -> anyhow::Result<Self> {
+        check_writable(&root)?;
+        Ok(Self {
+            root,
+            source,
+            capture: toll_sys::private_dir::random_bytes()?,
+            flushes: 0,
+            digests: Vec::new(),
+            coverage: Vec::new(),
+            texts: Vec::new(),
+            pending_bytes: 0,
+            due_bytes: PENDING_BYTES_DUE,
+            due_us: 0,
+            dropped: 0,
+            texts_day: i64::MIN,
+            texts_known: HashSet::new(),
+        })
+    }
+
+    /// Adds a settled digest by fingerprint, and writes what is due.
+    ///
+    /// # Errors
+    /// It is grouped by something else, or files cannot be written: what waits is kept for the next call, up to a limit
+    /// of memory.
+    pub fn add(&mut self, stretch: &Stretch<'_>) -> anyhow::Result<()> {
+        let digest = stretch.digest;
+        ensure!(
+            digest.settings().group_by == GroupBy::Fingerprint,
+            "tables hold classes by fingerprint: leave out --group-by"
+        );
+        let (host, cluster) = (self.source.host.clone(), self.source.cluster.clone());
+        let context = RowContext {
+            ts_us: stretch.begin_us,
+            width_us: stretch.width_us,
+            host: &host,
+            cluster: &cluster,
+        };
+        for class in digest.classes() {
+            self.add_row(DigestRow::of(class, class.id.0, digest, &context));
+            self.add_text(class, stretch.begin_us);
+        }
+        if digest.folded.count > 0 {
+            self.add_row(DigestRow::of(&digest.folded, FOLDED, digest, &context));
+        }
+        if self.coverage.is_empty() {
+            self.due_us = stretch.begin_us.saturating_add(FLUSH_EVERY_US);
+        }
+        self.coverage.push(CoverageRow {
+            ts_us: stretch.begin_us,
+            width_us: stretch.width_us,
+            host,
+            cluster,
+            commands: i64::try_from(digest.totals.commands).unwrap_or(i64::MAX),
+            tainted: i64::try_from(digest.totals.tainted).unwrap_or(i64::MAX),
+            lost: i64::try_from(stretch.lost).unwrap_or(i64::MAX),
+            sampled_share: stretch.sampled_share,
+        });
+        let end_us = stretch.begin_us.saturating_add(stretch.width_us);
+        // A clock that was set back by more makes it due at once.
+        let is_due = end_us >= self.due_us || self.due_us.saturating_sub(end_us) > 2 * FLUSH_EVERY_US;
+        if !is_due && self.pending_bytes <= self.due_bytes {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        if flushed.is_err() {
+            self.due_us = end_us.saturating_add(FLUSH_EVERY_US);
+            self.due_bytes = self.pending_bytes + PENDING_BYTES_DUE;
+            if self.pending_bytes > PENDING_BYTES_MAX {
+                self.dropped += self.coverage.len() as u64;
+                // The texts of what is dropped are in no file.
+                self.texts_known.clear();
+                self.begin_next_flush();
+            }
+        }
+        flushed
+    }
+
+    /// Stretches that were dropped, since they could not be written for long. Their time is not in `coverage`.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Stretches that wait to be written.
+    pub fn pending(&self) -> usize {
+        self.coverage.len()
+    }
+
+    /// Its files have another name than those of the one before, of which some may be there.
+    fn begin_next_flush(&mut self) {
+        self.flushes += 1;
+        self.pending_bytes = 0;
+        self.due_bytes = PENDING_BYTES_DUE;
+        (self.digests, self.texts, self.coverage) = Default::default();
+    }
+
+    fn add_row(&mut self, row: DigestRow) {
+        self.pending_bytes += row.bytes();
+        self.digests.push(row);
+    }
+
+    fn add_text(&mut self, class: &Class, ts_us: i64) {
+        let day = ts_us.div_euclid(86_400_000_000);
+        if day != self.texts_day || self.texts_known.len() >= TEXTS_KNOWN_MAX {
+            self.texts_day = day;
+            self.texts_known.clear();
+        }
+        if !self.texts_known.insert(class.id.0) {
+            return;
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let row = TextRow {
+            class: class.id.0,
+            cluster: self.source.cluster.clone(),
+            fingerprint: text(&class.text),
+            summary: text(&class.distill),
+            tables: class.tables.iter().map(|table| text(table)).collect(),
+            first_us: ts_us,
+        };
+        self.pending_bytes += row.fingerprint.len() + row.summary.len() + size_of::<TextRow>();
+        self.texts.push(row);
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// Files cannot be written; they are tried again, under the same names, by the next call.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        if self.coverage.is_empty() {
+            return Ok(());
+        }
+        let name = place::file_name(&self.source.host, self.capture, self.flushes);
+        let mut manifest = Manifest { format: FORMAT, files: Vec::new() };
+        for (hour, rows) in by_hour(&self.digests, |row| row.ts_us) {
+            self.write(Table::Digests, hour, &name, rows.len(), &digest_table(rows), &mut manifest)?;
+        }
+        for (hour, rows) in by_hour(&self.texts, |row| row.first_us) {
+            self.write(Table::Texts, hour, &name, rows.len(), &text_table(rows), &mut manifest)?;
+        }
+        let hours = by_hour(&self.coverage, |row| row.ts_us);
+        let first = *hours.keys().next().context("no hour")?;
+        for (hour, rows) in hours {
+            self.write(Table::Coverage, hour, &name, rows.len(), &coverage_table(&rows), &mut manifest)?;
+        }
+        let at = format!("{}/{name}.json", place::manifest_directory(first)?);
+        write_whole(&self.root, &at, &serde_json::to_vec(&manifest)?)?;
+        self.begin_next_flush();
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        table: Table,
+        hour: i64,
+        name: &str,
+        rows: usize,
+        columns: &[Column],
+        manifest: &mut Manifest,
+    ) -> anyhow::Result<()> {
+        let mut bytes = Vec::new();
+        write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
+        let path = format!("{}/{name}.parquet", place::directory(table, hour, &self.source.cluster)?);
+        write_whole(&self.root, &path, &bytes)?;
+        manifest.files.push(ManifestFile::of(path, rows, &bytes));
+        Ok(())
+    }
+}
+
+/// Known at the start, not after ten minutes.
+fn check_writable(root: &Path) -> anyhow::Result<()> {
+    nix::unistd::access(root, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK)
+        .with_context(|| format!("cannot write in {}: give it to the user of this process", root.display()))
+}
+
+/// Rows of each hour.
+fn by_hour<R: Clone>(rows: &[R], ts_us: impl Fn(&R) -> i64) -> BTreeMap<i64, Vec<R>> {
+    let mut hours: BTreeMap<i64, Vec<R>> = BTreeMap::new();
+    for row in rows {
+        hours.entry(place::hour_of(ts_us(row))).or_default().push(row.clone());
+    }
+    hours
+}
