@@ -5,7 +5,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 TOLL := target/release/toll
 # What a first build of all would keep for the next one is larger than what it builds.
-export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental),1,0)
+ifeq ($(wildcard target/debug/incremental),)
+export CARGO_INCREMENTAL := 0
+endif
 # Captures need root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
