@@ -201,7 +201,6 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
     assert!(run.status.success(), "{}", output_text(&run));
     let result = read_result(&out);
     let blocks = |name: &str| arm(&result, name)["windows"].as_u64().unwrap();
-    assert!(blocks("general-log") >= 8 && blocks("baseline-again") >= 2, "{}", output_text(&run));
     // As root the tap sees the users' queries; else the price is in CPU time.
     let text = output_text(&run);
     let is_tapped = text.contains("all queries on the server's sockets, by fingerprint, in all windows");
@@ -209,6 +208,10 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
     let judged = if is_tapped { "users_response_us" } else { "cpu_us_per_query" };
     let outcome = &arm(&result, "general-log")["outcomes"][judged];
     assert_eq!(outcome["method"], "confidence-sequence", "{outcome}");
+    // A run ends once its verdict is known, on a quiet host after few blocks.
+    let is_decided = ["costly", "cheaper", "no-effect"].iter().any(|verdict| outcome["verdict"] == *verdict);
+    let has_all_blocks = blocks("general-log") >= 8 && blocks("baseline-again") >= 2;
+    assert!(is_decided || has_all_blocks, "{text}");
     assert!(!arm(&result, "general-log")["outcomes"]["probe_response_us"].is_null(), "{result}");
     assert!(!is_tapped || text.contains("Found in 8 of 10 such runs"), "{text}");
     let audit = audit(&out);

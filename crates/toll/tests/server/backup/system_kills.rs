@@ -4,6 +4,27 @@ use super::{assert_success, checksums, fill, json, rows_of, target, whole_backup
 use std::process::Command;
 use std::time::{Duration, Instant};
 use toll_stats::SeededRng;
+use toll_testkit::lab::Lab;
+
+const KILLS: u32 = 20;
+/// Some end before their moment.
+const ATTEMPTS_MAX: u32 = 200;
+
+/// Kills a command at a moment drawn from the time that it takes. False: it had ended before, and `whole` is what it took.
+fn kill_at_random(lab: &Lab, arguments: &[&str], whole: &mut Duration, draws: &mut SeededRng) -> bool {
+    let moment = whole.mul_f64(draws.next_fraction()).max(Duration::from_millis(1));
+    let begun = Instant::now();
+    let mut child = lab.spawn(arguments);
+    while begun.elapsed() < moment {
+        if child.try_wait().unwrap().is_some() {
+            *whole = begun.elapsed();
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    lab.signal_if_alive(&mut child, "KILL");
+    child.wait().unwrap().code().is_none()
+}
 
 #[test]
 fn sigkill_at_twenty_random_moments_leaves_no_half_backup_and_the_next_one_goes_on() {
@@ -16,27 +37,23 @@ fn sigkill_at_twenty_random_moments_leaves_no_half_backup_and_the_next_one_goes_
     let begun = Instant::now();
     let (trial_store, trial_git) = (lab.path("trial"), lab.path("trial.git"));
     assert_success(lab.toll(&["backup", "--server", &dsn, "--to", &trial_store, "--git", &trial_git]));
-    let whole = begun.elapsed();
-    let mut seed = std::process::id();
+    let mut whole = begun.elapsed();
+    let mut draws = SeededRng::new(std::process::id().into(), 0);
     let mut killed = 0;
-    for number in 0..20 {
+    for number in 0..ATTEMPTS_MAX {
         // Another row each time, so that there is always something to do.
         source.run(&format!("UPDATE shop.orders SET price = price + 1 WHERE id MOD 1000 = {number}"));
-        let mut child = lab.spawn(&arguments);
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let share = f64::from(seed >> 8) / f64::from(1 << 24);
-        std::thread::sleep(whole.mul_f64(share).max(Duration::from_millis(1)));
-        let before_end = child.try_wait().unwrap().is_none();
-        lab.signal_if_alive(&mut child, "KILL");
-        child.wait().unwrap();
-        killed += u32::from(before_end);
+        killed += u32::from(kill_at_random(&lab, &arguments, &mut whole, &mut draws));
         assert_success(lab.toll(&["clean"]));
         lab.assert_nothing_left();
         whole_backups(&lab, &store);
         let fsck = Command::new("git").args(["-C", &git, "fsck", "--no-dangling"]).output().unwrap();
         assert!(fsck.status.success() || !std::path::Path::new(&git).join("HEAD").exists(), "{fsck:?}");
+        if killed == KILLS {
+            break;
+        }
     }
-    assert!(killed >= 10, "only {killed} of 20 were killed before their end");
+    assert_eq!(killed, KILLS, "killed before their end");
     let taken = json(lab.toll(&[&arguments[..], &["--keep", "1", "--json"]].concat()));
     assert_eq!(taken["warnings"], serde_json::json!([]), "{taken}");
     assert_eq!(whole_backups(&lab, &store), 1);
@@ -69,19 +86,18 @@ fn a_restore_killed_at_twenty_random_moments_leaves_nothing_and_can_be_repeated(
     let arguments = ["backup", "restore", "--yes", "--overwrite", "--server", &dsn, "--from", &store];
     let begun = Instant::now();
     assert_success(lab.toll(&arguments));
-    let whole = begun.elapsed();
+    let mut whole = begun.elapsed();
     let mut draws = SeededRng::new(std::process::id().into(), 0);
     let mut killed = 0;
-    for _ in 0..20 {
-        let mut child = lab.spawn(&arguments);
-        std::thread::sleep(whole.mul_f64(draws.next_fraction()).max(Duration::from_millis(1)));
-        killed += u32::from(child.try_wait().unwrap().is_none());
-        lab.signal_if_alive(&mut child, "KILL");
-        child.wait().unwrap();
+    for _ in 0..ATTEMPTS_MAX {
+        killed += u32::from(kill_at_random(&lab, &arguments, &mut whole, &mut draws));
         assert_success(lab.toll(&["clean"]));
         lab.assert_nothing_left();
+        if killed == KILLS {
+            break;
+        }
     }
-    assert!(killed >= 10, "only {killed} of 20 were killed before their end");
+    assert_eq!(killed, KILLS, "killed before their end");
     assert_success(lab.toll(&arguments));
     assert_eq!(checksums(rows_of(&target(&onto))), expected);
     lab.assert_nothing_left();
