@@ -38,7 +38,7 @@ use toll_sys::units::{self, Bytes, Percent};
     toll capture --queries shop.queries --duration 1h\n  \
     toll capture --digest --every 1m --budget cpu=3%\n  \
     toll capture --digest --every 1m --otlp http://127.0.0.1:4318\n  \
-    toll capture --digest --every 1m --tables /var/lib/toll/tables --cluster shop\n  \
+    toll capture --digest --every 1m --parquet /var/lib/toll/tables --cluster shop\n  \
     toll capture --stream receiver:3399 --key db1.key --metrics 9104\n\
     Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
@@ -123,14 +123,14 @@ pub struct Capture {
     otlp: Option<Option<String>>,
     /// With --every: write each digest to tables in this directory, as Parquet files of ten minutes
     #[arg(
-        long,
-        value_name = "DIRECTORY",
+        long = "parquet",
+        value_name = "DIR",
         requires = "every",
         conflicts_with = "group_by",
         help_heading = "Output"
     )]
     tables: Option<PathBuf>,
-    /// With --tables: the cluster that this host belongs to [default: default]
+    /// With --parquet: the cluster that this host belongs to [default: default]
     #[arg(long, value_name = "NAME", requires = "tables", help_heading = "Output")]
     cluster: Option<String>,
     /// Print the status every second

@@ -41,7 +41,7 @@ fn capture(lab: &Lab, port: u16, tables: &str, more: &[&str]) -> (Vec<Value>, St
     let port_text = port.to_string();
     let asked = ["capture", "-i", "lo", "--port", &port_text, "--digest", "--every", "1s", "--json"];
     let (output, words) = (lab.path("digests"), lab.path("words"));
-    let options = ["--tables", tables, "--cluster", "shop"];
+    let options = ["--parquet", tables, "--cluster", "shop"];
     let mut child = lab.spawn_into(&[&asked[..], &options, more].concat(), &output, &words);
     let heard = || std::fs::read_to_string(&words).unwrap_or_default();
     crate::ends::wait_until("it captures", || heard().contains("listening on"));
@@ -96,7 +96,7 @@ fn a_place_that_cannot_be_written_is_said_before_the_capture_begins() {
         (lab.path("roots"), &["--drop-to", "nobody"], "cannot write in"),
     ] {
         std::fs::create_dir_all(lab.path("roots")).unwrap();
-        let asked = ["capture", "--digest", "--every", "1s", "--duration", "1s", "--tables", &tables];
+        let asked = ["capture", "--digest", "--every", "1s", "--duration", "1s", "--parquet", &tables];
         let out = lab.toll(&[&asked[..], more].concat());
         assert_eq!(out.status.code(), Some(1));
         assert!(

@@ -17,9 +17,11 @@ mod packet_output;
 mod server_tap;
 mod socket_chunk;
 pub mod stream;
+mod tables;
 pub mod tap;
 
 pub use accounting::CaptureAccounting;
+pub use tables::TableOptions;
 
 use crate::rotation::Rotate;
 use anyhow::{Context, bail};
@@ -46,7 +48,6 @@ use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
 use toll_sys::prometheus::MetricsListener;
-use toll_tables::{Source, TableWriter};
 use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, WritePlaces, drop_privileges, places_of};
 use toll_wire::decoder::Config;
 
@@ -100,14 +101,6 @@ pub struct CaptureOptions {
     pub tables: Option<TableOptions>,
     pub status: bool,
     pub json: bool,
-}
-
-/// Tables that digests are written to.
-#[derive(Debug, Clone)]
-pub struct TableOptions {
-    pub root: PathBuf,
-    /// Of this host, in the tables.
-    pub cluster: String,
 }
 
 /// Kind of tap.
@@ -309,7 +302,7 @@ fn open_output(
             how.settings.group_by = options.group_by;
             how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
             how.limit = options.limit;
-            how.tables = options.tables.as_ref().map(open_tables).transpose()?;
+            how.tables = options.tables.as_ref().map(tables::open_tables).transpose()?;
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.
@@ -334,13 +327,6 @@ fn open_query_output(
     let chunks =
         ChunkQueue::start(Box::new(CompressingSink::new(destination)?), &[], CHUNK_BYTES, QUEUE_CHUNKS)?;
     Ok(Box::new(QueryOutput::new(&decoder_config(options), chunks)))
-}
-
-/// # Errors
-/// Nothing can be written there.
-fn open_tables(options: &TableOptions) -> anyhow::Result<TableWriter> {
-    let host = toll_sys::read_trimmed("/proc/sys/kernel/hostname");
-    TableWriter::open(options.root.clone(), Source { host, cluster: options.cluster.clone() })
 }
 
 fn decoder_config(options: &CaptureOptions) -> Config {
