@@ -1,5 +1,6 @@
 //! Command `toll digest`: options only.
 
+use crate::digest_tables::TableArguments;
 use crate::named::{GroupByParser, named};
 use crate::reading_progress::reading_progress;
 use anyhow::bail;
@@ -29,6 +30,7 @@ use toll_wire::filter::{Filter, FilterError};
 #[command(after_help = "Examples:\n  \
     toll digest slow.log\n  \
     toll digest --group-by tag:route --order-by query_time:p99 shop.queries\n  \
+    toll digest --parquet tables --host db1 --cluster shop slow.log\n  \
     toll digest --compare before.queries after.queries\n  \
     toll digest --compare-at '2026-11-21 14:00' slow.log")]
 pub struct Digest {
@@ -92,6 +94,8 @@ pub struct Digest {
     /// Threads that decode at once [default: one for each processor]
     #[arg(long, value_name = "N", help_heading = "Input")]
     jobs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    tables: Option<TableArguments>,
 }
 
 fn filter(text: &str) -> Result<Filter, FilterError> {
@@ -150,9 +154,13 @@ impl Digest {
         let events = self.events;
         let sides = Sides { baseline: std::mem::take(&mut self.compare), at: self.compare_at };
         let Percent(min_change_pct) = self.min_change;
+        let tables = self.tables.take().and_then(TableArguments::place);
         let mut request = self.into_request()?;
         let stop = Arc::new(AtomicBool::new(false));
         signals::end_in_good_order(&[SIGINT], &stop)?;
+        if let Some(tables) = tables {
+            return tables.write(&request, &stop);
+        }
         if let Some(before) = sides.split(&mut request)? {
             return compare(&before, &request, min_change_pct, &stop);
         }

@@ -12,6 +12,7 @@
 pub mod capture;
 pub mod console;
 pub mod digest;
+mod digest_tables;
 pub mod exit_code;
 pub mod help_groups;
 pub mod json_format;

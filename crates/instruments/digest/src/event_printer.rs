@@ -14,7 +14,7 @@ pub struct EventPrinter<'a> {
     literals: bool,
     out: &'a mut dyn Write,
     fingerprint: Vec<u8>,
-    pub error: Option<io::Error>,
+    error: Option<io::Error>,
 }
 
 /// JSON schema of an event: a promise. Times are microseconds.
@@ -53,6 +53,12 @@ struct JsonEvent {
 impl<'a> EventPrinter<'a> {
     pub fn new(request: &Request, out: &'a mut dyn Write) -> Self {
         Self { format: request.format, literals: request.literals, out, fingerprint: Vec::new(), error: None }
+    }
+
+    /// # Errors
+    /// The output took no more.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.error.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// The line that comes before all events.

@@ -219,6 +219,30 @@ fn digest_in_parts(
     Ok(())
 }
 
+/// Passes each event to a sink, after `begin_input` for each input. Returns whether it was interrupted.
+///
+/// # Errors
+/// An input cannot be read, or `begin_input` failed.
+pub fn read_events<S: Sink>(
+    request: &Request,
+    progress: &Progress,
+    stop: &AtomicBool,
+    sink: &mut S,
+    mut begin_input: impl FnMut(&mut S, Type) -> anyhow::Result<()>,
+) -> anyhow::Result<bool> {
+    let mut done = DigestResult::new(request.settings);
+    for path in &request.files {
+        let input = Input::open(path, request.kind, progress)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        begin_input(sink, input.kind)?;
+        read_input(request, input, sink, &mut done, stop)?;
+        if done.interrupted {
+            break;
+        }
+    }
+    Ok(done.interrupted)
+}
+
 /// Writes each event as it comes instead of digesting it. Returns whether it was interrupted.
 pub fn print_events(
     request: &Request,
@@ -226,22 +250,12 @@ pub fn print_events(
     stop: &AtomicBool,
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
-    let mut done = DigestResult::new(request.settings);
     let mut events = EventPrinter::new(request, out);
     events.write_header()?;
-    for path in &request.files {
-        let input = Input::open(path, request.kind, progress)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        read_input(request, input, &mut events, &mut done, stop)?;
-        if let Some(error) = events.error.take() {
-            return Err(error.into());
-        }
-        if done.interrupted {
-            break;
-        }
-    }
+    let interrupted = read_events(request, progress, stop, &mut events, |events, _| events.check())?;
+    events.check()?;
     out.flush()?;
-    Ok(done.interrupted)
+    Ok(interrupted)
 }
 
 /// Writes a digest as JSON on one line: one of many.

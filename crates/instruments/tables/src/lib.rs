@@ -7,12 +7,19 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod column;
+mod column_reader;
+mod compact;
 mod manifest;
+mod merge;
 mod place;
 mod rows;
+mod split;
 mod writer;
 
-pub use manifest::{Manifest, ManifestFile};
+pub use compact::{Compacted, Grain, compact};
+pub use manifest::{Manifest, ManifestFile, live_files, read_manifests};
+pub use place::{hour_of_path, id_of_files};
+pub use split::SplittingSink;
 pub use writer::{Source, Stretch, TableWriter};
 
 /// Version of the tables' columns and places, in each path.

@@ -1,17 +1,78 @@
 //! Manifests: what a flush wrote, itself written last. Readers take files from manifests, and list no directory.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
-/// Files of one flush.
+/// Version of manifests.
+pub const FORMAT: u32 = 1;
+
+/// Files of one flush, or of one compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
     pub files: Vec<ManifestFile>,
+    /// Length of the stretches that a compaction has merged rows to, microseconds; 0: a flush, whose rows are as they came.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grain_us: i64,
+    /// Paths of files whose rows are in these: they count no more, whoever names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<String>,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+/// All manifests below a root, by their paths.
+///
+/// # Errors
+/// One cannot be read, or names a file that is not below the root.
+pub fn read_manifests(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
+    std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
+    let mut open: Vec<PathBuf> = vec![root.join("manifests")];
+    let mut found = BTreeMap::new();
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten() {
+            let path = entry.with_context(|| format!("cannot read {}", dir.display()))?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "json") {
+                let read = std::fs::read(&path);
+                // A compaction has removed it meanwhile: what replaces it is read, too.
+                if read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+                    continue;
+                }
+                let text = read.with_context(|| format!("cannot read {}", path.display()))?;
+                let manifest: Manifest = serde_json::from_slice(&text)
+                    .with_context(|| format!("{} is no manifest of tables", path.display()))?;
+                // It is data of other hosts: none may lead out of the directory.
+                let leads_out = |path: &&String| {
+                    Path::new(path).components().any(|part| !matches!(part, Component::Normal(_)))
+                };
+                let mut paths = manifest.files.iter().map(|file| &file.path).chain(&manifest.replaces);
+                if let Some(out) = paths.find(leads_out) {
+                    bail!("{} names {out:?}, which is not below {}", path.display(), root.display());
+                }
+                found.insert(path, manifest);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Paths of the files that count: those that a manifest names and none replaces, each once, with what the manifest says of it.
+pub fn live_files<'a>(
+    manifests: impl IntoIterator<Item = &'a Manifest> + Clone,
+) -> BTreeMap<&'a str, &'a ManifestFile> {
+    let replaced: HashSet<&str> =
+        manifests.clone().into_iter().flat_map(|manifest| &manifest.replaces).map(String::as_str).collect();
+    let named = manifests.into_iter().flat_map(|manifest| &manifest.files);
+    named.map(|file| (file.path.as_str(), file)).filter(|(path, _)| !replaced.contains(path)).collect()
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,12 @@ use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 
+/// What a log begins with, its first times among it.
+const HEAD_BYTES: u64 = 64 << 10;
 /// A cluster's rows lie in one of so many shards.
 const SHARDS: u8 = 16;
 
@@ -34,13 +39,41 @@ pub fn hour_of(ts_us: i64) -> i64 {
     ts_us.div_euclid(3_600_000_000)
 }
 
+/// Hour of a file, whose path is below the root; `None`: another path.
+pub fn hour_of_path(path: &str) -> Option<i64> {
+    let part = |name: &str| path.split('/').find_map(|part| part.strip_prefix(name));
+    let day: jiff::civil::Date = part("day=")?.parse().ok()?;
+    let hour: i64 = part("hour=")?.parse().ok()?;
+    let begin = day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second();
+    Some(begin.div_euclid(3_600) + hour)
+}
+
+/// Table of a file, whose path is below the root; `None`: another path.
+pub fn table_of_path(path: &str) -> Option<Table> {
+    let name = path.split('/').next()?;
+    [Table::Digests, Table::Texts, Table::Coverage].into_iter().find(|table| table.name() == name)
+}
+
+/// Shard of a file, whose path is below the root; `None`: another path.
+pub fn shard_of_path(path: &str) -> Option<u8> {
+    let shard = path.split('/').find_map(|part| part.strip_prefix("shard="))?.parse().ok()?;
+    (shard < SHARDS).then_some(shard)
+}
+
 /// Directory of a file, with `/`, below the root.
 ///
 /// # Errors
 /// No such hour.
 pub fn directory(table: Table, hour: i64, cluster: &str) -> anyhow::Result<String> {
+    shard_directory(table, hour, Sha256::digest(cluster.as_bytes())[0] % SHARDS)
+}
+
+/// The same of a shard.
+///
+/// # Errors
+/// No such hour.
+pub fn shard_directory(table: Table, hour: i64, shard: u8) -> anyhow::Result<String> {
     let (day, hour) = day_and_hour(hour)?;
-    let shard = Sha256::digest(cluster.as_bytes())[0] % SHARDS;
     Ok(format!("{}/v={VERSION}/day={day}/hour={hour:02}/shard={shard:02}", table.name()))
 }
 
@@ -70,6 +103,31 @@ pub fn file_name(host: &str, capture: [u8; 16], flush: u64) -> String {
     hex(&hash.finalize()[..16])
 }
 
+/// An ID of logs and captures by how they begin: that of a log which has grown since stays the same.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn id_of_files(files: &[PathBuf]) -> anyhow::Result<[u8; 16]> {
+    let mut hash = Sha256::new();
+    for path in files {
+        let mut head = Vec::new();
+        let failed = || format!("cannot read {}", path.display());
+        // What comes through a pipe can be read only once.
+        if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+            File::open(path)
+                .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
+                .with_context(failed)?;
+        } else {
+            head = toll_sys::private_dir::random_bytes()?.to_vec();
+        }
+        hash.update((head.len() as u64).to_be_bytes());
+        hash.update(&head);
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.finalize()[..16]);
+    Ok(id)
+}
+
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -83,7 +141,12 @@ mod tests {
         let hour = hour_of(1_764_165_600_000_000);
         let place = directory(Table::Digests, hour, "shop").unwrap();
         assert!(place.starts_with("digests/v=1/day=2025-11-26/hour=14/shard="), "{place}");
-        assert_eq!(hour_of(-1), -1);
+        assert_eq!((hour_of(-1), hour_of_path(&place)), (-1, Some(hour)));
+        assert_eq!(hour_of_path("digests/v=1/day=2025-13-26/hour=14/a.parquet"), None);
+        let shard = shard_of_path(&place).unwrap();
+        assert_eq!(shard_directory(Table::Digests, hour, shard).unwrap(), place);
+        assert_eq!((table_of_path(&place), table_of_path("manifests/a")), (Some(Table::Digests), None));
+        assert_eq!(shard_of_path("digests/shard=16/a.parquet"), None);
         assert!(directory(Table::Texts, i64::MAX, "").is_err());
         assert_eq!(manifest_directory(hour).unwrap(), "manifests/v=1/day=2025-11-26/hour=14");
         let name = file_name("db1", [7; 16], 3);

@@ -1,6 +1,7 @@
 //! Rows of the three tables, and their columns.
 
 use super::column::{Column, Values};
+use std::borrow::Cow;
 use toll_digest::classes::{Class, Digest, NameCounts};
 use toll_wire::attribute::Attribute;
 
@@ -11,6 +12,8 @@ pub struct DigestRow {
     pub width_us: i64,
     pub host: String,
     pub cluster: String,
+    /// What the queries were read from: `packets`, `sockets`, or the type of a file (`slowlog`).
+    pub source: Cow<'static, str>,
     /// MD5 of the fingerprint, as pt-query-digest has it. All zero: classes that the host did not keep apart.
     pub class: [u8; 16],
     pub n: i64,
@@ -39,6 +42,7 @@ pub struct RowContext<'a> {
     pub width_us: i64,
     pub host: &'a str,
     pub cluster: &'a str,
+    pub source: &'static str,
 }
 
 impl DigestRow {
@@ -50,6 +54,7 @@ impl DigestRow {
             width_us: context.width_us,
             host: context.host.to_owned(),
             cluster: context.cluster.to_owned(),
+            source: context.source.into(),
             class: id,
             n: to_i64(class.count),
             errors: to_i64(class.errors),
@@ -113,6 +118,7 @@ pub fn digest_table(mut rows: Vec<DigestRow>) -> Vec<Column> {
         ("width_us", int(|row| row.width_us)),
         ("host", text(|row| &row.host)),
         ("cluster", text(|row| &row.cluster)),
+        ("source", Values::Text(rows.iter().map(|row| row.source.to_string()).collect())),
         ("class", Values::Id(rows.iter().map(|row| row.class).collect())),
         ("n", int(|row| row.n)),
         ("errors", int(|row| row.errors)),
@@ -165,12 +171,14 @@ pub struct CoverageRow {
     pub width_us: i64,
     pub host: String,
     pub cluster: String,
+    pub source: Cow<'static, str>,
     pub commands: i64,
     pub tainted: i64,
     /// Packets or calls that were lost.
     pub lost: i64,
     /// Of the connections that were looked at, on average over the time; counts of the digests are theirs alone.
     pub sampled_share: f64,
+    pub toll_version: Cow<'static, str>,
 }
 
 pub fn coverage_table(rows: &[CoverageRow]) -> Vec<Column> {
@@ -182,10 +190,11 @@ pub fn coverage_table(rows: &[CoverageRow]) -> Vec<Column> {
         ("width_us", int(|row| row.width_us)),
         ("host", text(|row| &row.host)),
         ("cluster", text(|row| &row.cluster)),
+        ("source", Values::Text(rows.iter().map(|row| row.source.to_string()).collect())),
         ("commands", int(|row| row.commands)),
         ("tainted", int(|row| row.tainted)),
         ("lost", int(|row| row.lost)),
         ("sampled_share", Values::Float(rows.iter().map(|row| row.sampled_share).collect())),
-        ("toll_version", Values::Text(vec![env!("CARGO_PKG_VERSION").to_owned(); rows.len()])),
+        ("toll_version", Values::Text(rows.iter().map(|row| row.toll_version.to_string()).collect())),
     ]
 }

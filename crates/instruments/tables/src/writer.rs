@@ -3,16 +3,15 @@
 //! Memory is bounded: what takes more is written at once.
 
 use super::column::{Column, write_table};
-use super::manifest::{Manifest, ManifestFile, write_whole};
+use super::manifest::{FORMAT, Manifest, ManifestFile, write_whole};
 use super::place::{self, Table};
 use super::rows::{CoverageRow, DigestRow, RowContext, TextRow, coverage_table, digest_table, text_table};
 use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toll_digest::classes::{Class, Digest, GroupBy};
 
-/// Time that one set of files covers.
-const FLUSH_EVERY_US: i64 = 600_000_000;
 /// Memory of what waits: beyond the first it is written, and beyond the second dropped where it cannot be. After a failure
 /// it is tried again once as much more has come, or as much time has passed, as makes a flush due.
 const PENDING_BYTES_DUE: usize = 16 << 20;
@@ -21,13 +20,16 @@ const PENDING_BYTES_MAX: usize = 64 << 20;
 const TEXTS_KNOWN_MAX: usize = 65_536;
 /// Class of what a digest did not keep apart.
 const FOLDED: [u8; 16] = [0; 16];
-const FORMAT: u32 = 1;
 
-/// Host of the digests.
+/// Host of the digests, and what they are made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     pub host: String,
     pub cluster: String,
+    /// `packets`, `sockets`, or the type of a file.
+    pub source: &'static str,
+    /// Sets the names of the files: digested again, the same source writes the same ones.
+    pub id: [u8; 16],
 }
 
 /// A digest, and the time that it is of.
@@ -46,8 +48,11 @@ pub struct Stretch<'a> {
 pub struct TableWriter {
     root: PathBuf,
     source: Source,
-    capture: [u8; 16],
+    /// Time that one set of files covers.
+    flush_every_us: i64,
     flushes: u64,
+    /// Written so far.
+    rows: u64,
     digests: Vec<DigestRow>,
     coverage: Vec<CoverageRow>,
     texts: Vec<TextRow>,
@@ -63,17 +68,18 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// For files below `root`, which is there.
+    /// For files below `root`, which is there; each set of them covers `flush_every`.
     ///
     /// # Errors
     /// Nothing can be written there.
-    pub fn open(root: PathBuf, source: Source) -> anyhow::Result<Self> {
+    pub fn open(root: PathBuf, source: Source, flush_every: Duration) -> anyhow::Result<Self> {
         check_writable(&root)?;
         Ok(Self {
             root,
             source,
-            capture: toll_sys::private_dir::random_bytes()?,
+            flush_every_us: i64::try_from(flush_every.as_micros()).unwrap_or(i64::MAX),
             flushes: 0,
+            rows: 0,
             digests: Vec::new(),
             coverage: Vec::new(),
             texts: Vec::new(),
@@ -97,12 +103,13 @@ impl TableWriter {
             digest.settings().group_by == GroupBy::Fingerprint,
             "tables hold classes by fingerprint: leave out --group-by"
         );
-        let (host, cluster) = (self.source.host.clone(), self.source.cluster.clone());
+        let Source { host, cluster, source, .. } = self.source.clone();
         let context = RowContext {
             ts_us: stretch.begin_us,
             width_us: stretch.width_us,
             host: &host,
             cluster: &cluster,
+            source,
         };
         for class in digest.classes() {
             self.add_row(DigestRow::of(class, class.id.0, digest, &context));
@@ -112,27 +119,30 @@ impl TableWriter {
             self.add_row(DigestRow::of(&digest.folded, FOLDED, digest, &context));
         }
         if self.coverage.is_empty() {
-            self.due_us = stretch.begin_us.saturating_add(FLUSH_EVERY_US);
+            self.due_us = stretch.begin_us.saturating_add(self.flush_every_us);
         }
         self.coverage.push(CoverageRow {
             ts_us: stretch.begin_us,
             width_us: stretch.width_us,
             host,
             cluster,
+            source: source.into(),
             commands: i64::try_from(digest.totals.commands).unwrap_or(i64::MAX),
             tainted: i64::try_from(digest.totals.tainted).unwrap_or(i64::MAX),
             lost: i64::try_from(stretch.lost).unwrap_or(i64::MAX),
             sampled_share: stretch.sampled_share,
+            toll_version: env!("CARGO_PKG_VERSION").into(),
         });
         let end_us = stretch.begin_us.saturating_add(stretch.width_us);
         // A clock that was set back by more makes it due at once.
-        let is_due = end_us >= self.due_us || self.due_us.saturating_sub(end_us) > 2 * FLUSH_EVERY_US;
+        let is_due = end_us >= self.due_us
+            || self.due_us.saturating_sub(end_us) > self.flush_every_us.saturating_mul(2);
         if !is_due && self.pending_bytes <= self.due_bytes {
             return Ok(());
         }
         let flushed = self.flush();
         if flushed.is_err() {
-            self.due_us = end_us.saturating_add(FLUSH_EVERY_US);
+            self.due_us = end_us.saturating_add(self.flush_every_us);
             self.due_bytes = self.pending_bytes + PENDING_BYTES_DUE;
             if self.pending_bytes > PENDING_BYTES_MAX {
                 self.dropped += self.coverage.len() as u64;
@@ -147,6 +157,16 @@ impl TableWriter {
     /// Stretches that were dropped, since they could not be written for long. Their time is not in `coverage`.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// From now on digests are made from this.
+    pub fn set_source(&mut self, source: &'static str) {
+        self.source.source = source;
+    }
+
+    /// Rows of digests written.
+    pub fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// Stretches that wait to be written.
@@ -197,8 +217,8 @@ impl TableWriter {
         if self.coverage.is_empty() {
             return Ok(());
         }
-        let name = place::file_name(&self.source.host, self.capture, self.flushes);
-        let mut manifest = Manifest { format: FORMAT, files: Vec::new() };
+        let name = place::file_name(&self.source.host, self.source.id, self.flushes);
+        let mut manifest = Manifest { format: FORMAT, ..Manifest::default() };
         for (hour, rows) in by_hour(&self.digests, |row| row.ts_us) {
             self.write(Table::Digests, hour, &name, rows.len(), &digest_table(rows), &mut manifest)?;
         }
@@ -212,6 +232,7 @@ impl TableWriter {
         }
         let at = format!("{}/{name}.json", place::manifest_directory(first)?);
         write_whole(&self.root, &at, &serde_json::to_vec(&manifest)?)?;
+        self.rows += self.digests.len() as u64;
         self.begin_next_flush();
         Ok(())
     }

@@ -9,16 +9,19 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use toll_digest::classes::{Digest, Histogram, Settings};
-use toll_tables::{Manifest, Source, Stretch, TableWriter};
+use toll_tables::{Manifest, Source, SplittingSink, Stretch, TableWriter, id_of_files};
 use toll_wire::event::{CommandKind, Event, Sink};
 
 const MINUTE_US: i64 = 60_000_000;
+const TEN_MINUTES: Duration = Duration::from_secs(600);
 /// 2025-11-26 14:00 UTC.
 const BEGIN_US: i64 = 1_764_165_600_000_000;
 
 fn source() -> Source {
-    Source { host: "db1".into(), cluster: "shop".into() }
+    Source { host: "db1".into(), cluster: "shop".into(), source: "packets", id: [1; 16] }
 }
 
 /// Of queries with these times, each of the class of its number.
@@ -120,7 +123,7 @@ fn all_files(below: &Path) -> Vec<PathBuf> {
 #[test]
 fn ten_minutes_become_files_of_each_hour_and_one_manifest_without_a_literal() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source()).unwrap();
+    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
     for minute in 0..10 {
         assert_eq!(manifests(root.path()).len(), 0);
         // The last five are of the next hour.
@@ -149,11 +152,79 @@ fn ten_minutes_become_files_of_each_hour_and_one_manifest_without_a_literal() {
     }
 }
 
+fn event(start_us: i64) -> Event<'static> {
+    let start_ns = start_us.cast_unsigned() * 1_000;
+    Event { kind: CommandKind::Query, text: b"SELECT 1", start_ns, query_ns: Some(7), ..Event::default() }
+}
+
+/// Rows of each minute since the begin, and how many queries they have together.
+fn by_minute(root: &Path) -> BTreeMap<i64, (usize, i64)> {
+    let mut minutes: BTreeMap<i64, (usize, i64)> = BTreeMap::new();
+    for row in rows(root, "digests") {
+        let (count, n) = minutes.entry((int(&row, "ts") - BEGIN_US) / MINUTE_US).or_default();
+        (*count, *n) = (*count + 1, *n + int(&row, "n"));
+    }
+    minutes
+}
+
+#[test]
+fn events_are_split_by_time_also_out_of_order_and_a_second_reading_replaces_the_first() {
+    let root = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    for reading in 0..2 {
+        let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+        let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
+        sink.begin_input("slowlog").unwrap();
+        for second in [0, 59, 60, 61, 58, 119, 120, 240, 5, 300, -60] {
+            sink.on_event(&event(BEGIN_US + second * 1_000_000));
+        }
+        sink.on_event(&Event { text: b"SELECT 1", ..Event::default() });
+        sink.finish().unwrap();
+        assert_eq!((sink.untimed(), sink.rows()), (1, 7), "reading {reading}");
+        // The one at 5 s came when its minute was already written.
+        let expected = [(-1, (1, 1)), (0, (2, 4)), (1, (1, 3)), (2, (1, 1)), (4, (1, 1)), (5, (1, 1))];
+        assert_eq!(by_minute(root.path()), expected.into(), "reading {reading}");
+    }
+    let sources: Vec<String> = rows(root.path(), "coverage").iter().map(|row| text(row, "source")).collect();
+    assert_eq!(sources, ["slowlog"; 7]);
+}
+
+#[test]
+fn a_full_disk_ends_the_reading() {
+    let root = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let writer = TableWriter::open(root.path().into(), source(), Duration::from_secs(60)).unwrap();
+    std::fs::write(root.path().join("digests"), "").unwrap();
+    let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
+    for minute in 0..4 {
+        sink.on_event(&event(BEGIN_US + minute * MINUTE_US));
+    }
+    assert!(stop.load(Ordering::Relaxed));
+    let error = format!("{:#}", sink.finish().unwrap_err());
+    assert!(error.contains("cannot make ") && error.contains("digests"), "{error}");
+}
+
+#[test]
+fn a_log_that_has_grown_has_the_same_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        id_of_files(&[path]).unwrap()
+    };
+    let begun = "# Time: 2025-11-26\n".repeat(5_000);
+    assert_eq!(log("a", begun.clone()), log("b", begun.clone() + "more"));
+    assert_ne!(log("a", begun.clone()), log("b", "another".to_owned() + &begun));
+    assert!(id_of_files(&[dir.path().join("absent")]).is_ok(), "who opens it says so");
+}
+
 #[test]
 fn the_reference_names_every_column() {
     let page = std::fs::read_to_string("../../../docs/reference/tables.md").unwrap();
+    let sql = std::fs::read_to_string("../../toll/tests/readers/duckdb/top.sql").unwrap();
+    assert!(page.contains(sql.trim_end()), "the statement that the page shows is the one that is tried");
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source()).unwrap();
+    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
     add(&mut writer, 0, &[(0, 1)]).unwrap();
     writer.flush().unwrap();
     for table in ["digests", "texts", "coverage"] {
@@ -169,7 +240,7 @@ fn the_reference_names_every_column() {
 #[test]
 fn what_cannot_be_written_waits_and_is_written_once() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source()).unwrap();
+    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
     add(&mut writer, 0, &[(0, 1_000)]).unwrap();
     // In the place of the directory of manifests: digests are written, and nothing names them.
     std::fs::write(root.path().join("manifests"), "").unwrap();
@@ -188,7 +259,7 @@ fn what_cannot_be_written_waits_and_is_written_once() {
 #[test]
 fn memory_is_bounded_where_nothing_can_be_written() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source()).unwrap();
+    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
     std::fs::write(root.path().join("digests"), "").unwrap();
     let wide: Vec<(u8, u64)> = (0..20_000).map(|i| ((i % 26) as u8, 1_u64 << (i % 40) | i)).collect();
     let (wide, mut added, mut failed) = (digest(&wide), 0_u64, 0);
@@ -209,7 +280,7 @@ fn memory_is_bounded_where_nothing_can_be_written() {
 #[test]
 fn a_place_that_is_not_there_is_said_at_once() {
     let root = tempfile::tempdir().unwrap();
-    let error = TableWriter::open(root.path().join("absent"), source()).err().expect("refused");
+    let error = TableWriter::open(root.path().join("absent"), source(), TEN_MINUTES).err().expect("refused");
     assert!(format!("{error:#}").contains("cannot write in "), "{error:#}");
 }
 
@@ -225,7 +296,7 @@ proptest! {
     ) {
         let root = tempfile::tempdir().unwrap();
         let mut all: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
-        let mut writer = TableWriter::open(root.path().into(), source()).unwrap();
+        let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
         for (minute, queries) in minutes.iter().enumerate() {
             add(&mut writer, minute as i64, queries).unwrap();
             for &(class, query_ns) in queries {

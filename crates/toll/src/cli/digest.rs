@@ -19,7 +19,7 @@ pub struct DigestWithPlans {
     digest: digest::Digest,
     /// Add the plan of each class shown: EXPLAIN of its slowest statement on this server (an option file with a
     /// [client] section, or a DSN), by an account that can only read
-    #[arg(long, value_name = "DSN|FILE", conflicts_with_all = ["events", "compare", "compare_at"])]
+    #[arg(long, value_name = "DSN|FILE", conflicts_with_all = ["events", "compare", "compare_at", "tables"])]
     #[arg(help_heading = "Plans")]
     explain: Option<String>,
     /// Longest time of one EXPLAIN

@@ -107,8 +107,8 @@ fn a_heading_is_over_the_options_that_belong_to_it() {
     assert_eq!(under, [""; 0]);
 
     // Other things of the same name: ports to look at, files and backups that are kept, packets and classes, what slows a dump
-    // and what ends a live run.
-    let other = ["port", "keep", "limit", "control", "flag-file"];
+    // and what ends a live run, the host to connect to and the host of a log, how often a capture prints and rows of a table.
+    let other = ["port", "keep", "limit", "control", "flag-file", "host", "every"];
     // An option of one name is under one heading, whichever command it is of: one that comes after a group of options, and
     // takes its heading from that, stands under as many as there are groups.
     let mut headings: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();

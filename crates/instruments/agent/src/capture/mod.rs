@@ -302,7 +302,8 @@ fn open_output(
             how.settings.group_by = options.group_by;
             how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
             how.limit = options.limit;
-            how.tables = options.tables.as_ref().map(tables::open_tables).transpose()?;
+            how.tables =
+                options.tables.as_ref().map(|to| tables::open_tables(to, options.source)).transpose()?;
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.

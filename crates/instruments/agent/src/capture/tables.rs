@@ -1,7 +1,13 @@
 //! Tables that a capture writes its digests to.
 
+use super::TapKind;
 use std::path::PathBuf;
+use std::time::Duration;
+use toll_sys::named_choice::NamedChoice;
 use toll_tables::{Source, TableWriter};
+
+/// Time that a set of files covers.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Tables that digests are written to.
 #[derive(Debug, Clone)]
@@ -13,7 +19,12 @@ pub struct TableOptions {
 
 /// # Errors
 /// Nothing can be written there.
-pub fn open_tables(options: &TableOptions) -> anyhow::Result<TableWriter> {
-    let host = toll_sys::read_trimmed("/proc/sys/kernel/hostname");
-    TableWriter::open(options.root.clone(), Source { host, cluster: options.cluster.clone() })
+pub fn open_tables(options: &TableOptions, tap: TapKind) -> anyhow::Result<TableWriter> {
+    let source = Source {
+        host: toll_sys::read_trimmed("/proc/sys/kernel/hostname"),
+        cluster: options.cluster.clone(),
+        source: tap.name(),
+        id: toll_sys::private_dir::random_bytes()?,
+    };
+    TableWriter::open(options.root.clone(), source, FLUSH_INTERVAL)
 }

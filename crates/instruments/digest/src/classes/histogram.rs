@@ -96,6 +96,11 @@ impl Histogram {
         found
     }
 
+    /// Least value of a bucket.
+    pub fn least_of(bucket: u16) -> u64 {
+        range(bucket).0
+    }
+
     /// Buckets that hold values and their counts, in order; [`HISTOGRAM_SCHEME`] says which values.
     pub fn buckets(&self) -> Vec<(u16, u64)> {
         let mut buckets = Vec::new();

@@ -55,6 +55,20 @@ impl Measure {
         is_possible.then_some(Self { count, sum, sum_of_squares, min, max, histogram })
     }
 
+    /// What a histogram says of values whose sum and maximum are known; their minimum and the sum of their squares are within a
+    /// bucket's width. `None`: no values.
+    pub fn of_histogram(sum: u128, max: u64, buckets: &[(u16, u64)]) -> Option<Self> {
+        let histogram = Histogram::of_buckets(buckets)?;
+        let min = Histogram::least_of(buckets.first()?.0).min(max);
+        let (mut count, mut sum_of_squares) = (0_u64, 0_u128);
+        histogram.each_value(|value, n| {
+            accounting::saturating_add_to(&mut count, n);
+            let square = u128::from(value) * u128::from(value);
+            sum_of_squares = sum_of_squares.saturating_add(square.saturating_mul(n.into()));
+        });
+        Some(Self { count, sum, sum_of_squares, min, max, histogram })
+    }
+
     /// Stops at the greatest number that there is a place for.
     pub fn sum_of_squares(&self) -> u128 {
         self.sum_of_squares

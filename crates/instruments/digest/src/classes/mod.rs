@@ -21,7 +21,7 @@ pub use measure::Measure;
 pub use names::NameCounts;
 pub use parts::RestOfClasses;
 pub use rank::{Aggregate, Limit, Rank, RankError};
-pub use time_bins::{TimeBin, TimeBins};
+pub use time_bins::{BINS_MAX, TimeBin, TimeBins};
 pub use toll_wire::attribute::{Attribute, Unit};
 
 use class::EventNames;

@@ -1,0 +1,115 @@
+//! Reader of a table's Parquet file, by columns.
+
+use super::column::{Column, Values};
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::DataType;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+/// Rows of the columns `like`, which are of no rows, in their order; what else the file has is passed by.
+///
+/// # Errors
+/// It is no such table.
+pub fn read_table(file: Bytes, like: Vec<Column>) -> anyhow::Result<Vec<Column>> {
+    let file = SerializedFileReader::new(file)?;
+    let schema = file.metadata().file_metadata().schema_descr();
+    let leaf = |name: &str| {
+        let is_named =
+            |at: &usize| schema.column(*at).path().parts().first().is_some_and(|part| part == name);
+        (0..schema.num_columns()).find(is_named).with_context(|| format!("it has no column {name}"))
+    };
+    let mut columns = like;
+    for at in 0..file.num_row_groups() {
+        let group = file.get_row_group(at)?;
+        let rows = usize::try_from(group.metadata().num_rows()).context("no such number of rows")?;
+        for (name, values) in &mut columns {
+            let reader = group.get_column_reader(leaf(name)?)?;
+            values.read(reader, rows).with_context(|| format!("column {name}"))?;
+        }
+    }
+    Ok(columns)
+}
+
+impl Values {
+    fn read(&mut self, column: ColumnReader, rows: usize) -> anyhow::Result<()> {
+        match (self, column) {
+            (Self::Int(values) | Self::Time(values), ColumnReader::Int64ColumnReader(column)) => {
+                values.extend(Levelled::read(column, rows)?.required()?);
+            }
+            (Self::OptionalInt(values), ColumnReader::Int64ColumnReader(column)) => {
+                values.extend(Levelled::read(column, rows)?.optional());
+            }
+            (Self::IntList(values), ColumnReader::Int64ColumnReader(column)) => {
+                values.extend(Levelled::read(column, rows)?.lists());
+            }
+            (Self::Float(values), ColumnReader::DoubleColumnReader(column)) => {
+                values.extend(Levelled::read(column, rows)?.required()?);
+            }
+            (Self::Text(values), ColumnReader::ByteArrayColumnReader(column)) => {
+                for text in Levelled::read(column, rows)?.required()? {
+                    values.push(text.as_utf8()?.to_owned());
+                }
+            }
+            (Self::TextList(values), ColumnReader::ByteArrayColumnReader(column)) => {
+                for list in Levelled::read(column, rows)?.lists() {
+                    let texts = list.iter().map(|text| Ok(text.as_utf8()?.to_owned()));
+                    values.push(texts.collect::<anyhow::Result<_>>()?);
+                }
+            }
+            (Self::Id(values), ColumnReader::FixedLenByteArrayColumnReader(column)) => {
+                for id in Levelled::read(column, rows)?.required()? {
+                    values.push(id.data().try_into().context("an ID that has not 16 bytes")?);
+                }
+            }
+            _ => bail!("it is of another type"),
+        }
+        Ok(())
+    }
+}
+
+/// Values with the levels that say which of them are absent, and where lists begin.
+struct Levelled<T> {
+    values: Vec<T>,
+    defined: Vec<i16>,
+    repeated: Vec<i16>,
+    rows: usize,
+}
+
+impl<T> Levelled<T> {
+    fn read<D: DataType<T = T>>(mut column: ColumnReaderImpl<D>, rows: usize) -> anyhow::Result<Self> {
+        let mut read = Self { values: Vec::new(), defined: Vec::new(), repeated: Vec::new(), rows };
+        let mut done = 0;
+        while done < rows {
+            let Self { values, defined, repeated, .. } = &mut read;
+            let (records, _, _) = column.read_records(rows - done, Some(defined), Some(repeated), values)?;
+            ensure!(records > 0, "it ends after {done} of {rows} rows");
+            done += records;
+        }
+        Ok(read)
+    }
+
+    fn required(self) -> anyhow::Result<Vec<T>> {
+        ensure!(self.values.len() == self.rows, "it has {} values in {} rows", self.values.len(), self.rows);
+        Ok(self.values)
+    }
+
+    fn optional(self) -> impl Iterator<Item = Option<T>> {
+        let mut values = self.values.into_iter();
+        self.defined.into_iter().map(move |level| if level > 0 { values.next() } else { None })
+    }
+
+    fn lists(self) -> Vec<Vec<T>> {
+        let mut values = self.values.into_iter();
+        let mut lists: Vec<Vec<T>> = Vec::with_capacity(self.rows);
+        for (defined, repeated) in self.defined.into_iter().zip(self.repeated) {
+            if repeated == 0 {
+                lists.push(Vec::new());
+            }
+            if let (true, Some(list)) = (defined > 0, lists.last_mut()) {
+                list.extend(values.next());
+            }
+        }
+        lists
+    }
+}

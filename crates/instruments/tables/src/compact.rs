@@ -1,0 +1,241 @@
+//! Compaction: many small files of an hour or a day become one for each shard, and their rows one for each stretch.
+//!
+//! # Invariants
+//! Every row counts once at every moment, whenever the process is killed: a manifest that is written last replaces the files
+//! that the new ones are made of, and only then are those removed. Two compactions of one directory exclude each other.
+
+use super::column::{Column, write_table};
+use super::column_reader::read_table;
+use super::manifest::{FORMAT, Manifest, ManifestFile, live_files, read_manifests, write_whole};
+use super::merge::{coverage_rows, digest_rows, merge_coverage, merge_digests, merge_texts, text_rows};
+use super::place::{self, Table};
+use super::rows::{coverage_table, digest_table, text_table};
+use anyhow::{Context, bail, ensure};
+use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Length of the stretches that rows are merged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grain {
+    Hour,
+    Day,
+}
+
+impl Grain {
+    fn hours(self) -> i64 {
+        match self {
+            Self::Hour => 1,
+            Self::Day => 24,
+        }
+    }
+
+    fn us(self) -> i64 {
+        self.hours() * 3_600_000_000
+    }
+}
+
+/// What a compaction did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Stretches with something to merge.
+    pub stretches: u64,
+    pub files_before: u64,
+    pub files_after: u64,
+    pub rows_before: u64,
+    pub rows_after: u64,
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+}
+
+/// Merges all stretches that end at or before `until_us`. `progress` gets the stretches done, and all there are.
+///
+/// # Errors
+/// A file is not as its manifest says, or cannot be written: what is done until then is whole.
+pub fn compact(
+    root: &Path,
+    grain: Grain,
+    until_us: i64,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(u64, u64),
+) -> anyhow::Result<Compacted> {
+    let _lock = lock(root)?;
+    // A compaction may have been killed before it had removed what it had replaced.
+    remove_replaced(root)?;
+    let due = due(&read_manifests(root)?, grain, until_us);
+    let mut done = Compacted::default();
+    let all = due.len() as u64;
+    for (number, (stretch, groups)) in (0..).zip(due) {
+        progress(number, all);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let begin_us = stretch * grain.us();
+        let mut manifest = Manifest { format: FORMAT, grain_us: grain.us(), ..Manifest::default() };
+        for ((table, shard), files) in groups {
+            merge_group(root, &Group { table, shard, begin_us, grain }, &files, &mut manifest)?;
+            let sum = |of: fn(&ManifestFile) -> u64| files.iter().map(of).sum::<u64>();
+            done.files_before += files.len() as u64;
+            done.rows_before += sum(|file| file.rows);
+            done.bytes_before += sum(|file| file.bytes);
+        }
+        let sum = |of: fn(&ManifestFile) -> u64| manifest.files.iter().map(of).sum::<u64>();
+        done.stretches += 1;
+        done.files_after += manifest.files.len() as u64;
+        done.rows_after += sum(|file| file.rows);
+        done.bytes_after += sum(|file| file.bytes);
+        let name = hash(manifest.replaces.iter());
+        let at = format!("{}/{name}.json", place::manifest_directory(stretch * grain.hours())?);
+        write_whole(root, &at, &serde_json::to_vec(&manifest)?)?;
+        manifest.replaces.iter().try_for_each(|path| remove(&root.join(path)))?;
+    }
+    remove_replaced(root)?;
+    Ok(done)
+}
+
+fn lock(root: &Path) -> anyhow::Result<Flock<File>> {
+    let dir = File::open(root).with_context(|| format!("cannot open {}", root.display()))?;
+    Flock::lock(dir, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, error)| error)
+        .with_context(|| format!("another compaction of {} is running: wait for its end", root.display()))
+}
+
+/// Table and number of the shard.
+type GroupKey = (Table, u8);
+
+/// Files to merge, by stretch of time (in grains since 1970), table and shard.
+fn due(
+    manifests: &BTreeMap<PathBuf, Manifest>,
+    grain: Grain,
+    until_us: i64,
+) -> BTreeMap<i64, BTreeMap<GroupKey, Vec<ManifestFile>>> {
+    let merged: BTreeSet<&str> = manifests
+        .values()
+        .filter(|manifest| manifest.grain_us >= grain.us())
+        .flat_map(|manifest| &manifest.files)
+        .map(|file| file.path.as_str())
+        .collect();
+    let mut stretches = BTreeMap::<i64, BTreeMap<GroupKey, Vec<ManifestFile>>>::new();
+    for (path, file) in live_files(manifests.values()) {
+        let place = place::table_of_path(path).zip(place::hour_of_path(path)).zip(place::shard_of_path(path));
+        let Some(((table, hour), shard)) = place else { continue };
+        let stretch = hour.div_euclid(grain.hours());
+        if (stretch + 1).saturating_mul(grain.us()) <= until_us {
+            let groups = stretches.entry(stretch).or_default();
+            groups.entry((table, shard)).or_default().push(file.clone());
+        }
+    }
+    for groups in stretches.values_mut() {
+        groups.retain(|_, files| files.iter().any(|file| !merged.contains(file.path.as_str())));
+    }
+    stretches.retain(|_, groups| !groups.is_empty());
+    stretches
+}
+
+struct Group {
+    table: Table,
+    shard: u8,
+    begin_us: i64,
+    grain: Grain,
+}
+
+/// Writes the rows of the files as one file.
+fn merge_group(
+    root: &Path,
+    group: &Group,
+    files: &[ManifestFile],
+    manifest: &mut Manifest,
+) -> anyhow::Result<()> {
+    let Group { table, shard, begin_us, grain } = *group;
+    let (rows, columns) = match table {
+        Table::Digests => {
+            let rows = read_all(root, files, || digest_table(Vec::new()), digest_rows)?;
+            let merged = merge_digests(rows, begin_us, grain.us());
+            (merged.len(), digest_table(merged))
+        }
+        Table::Texts => {
+            let merged = merge_texts(read_all(root, files, || text_table(Vec::new()), text_rows)?);
+            (merged.len(), text_table(merged))
+        }
+        Table::Coverage => {
+            let rows = read_all(root, files, || coverage_table(&[]), coverage_rows)?;
+            let merged = merge_coverage(rows, begin_us);
+            (merged.len(), coverage_table(&merged))
+        }
+    };
+    let mut bytes = Vec::new();
+    write_table(&columns, &mut bytes).context("cannot make a Parquet file")?;
+    let name = hash(files.iter().map(|file| &file.path));
+    let dir = place::shard_directory(table, place::hour_of(begin_us), shard)?;
+    let path = format!("{dir}/{name}.parquet");
+    write_whole(root, &path, &bytes)?;
+    manifest.files.push(ManifestFile::of(path, rows, &bytes));
+    manifest.replaces.extend(files.iter().map(|file| file.path.clone()));
+    Ok(())
+}
+
+fn read_all<R>(
+    root: &Path,
+    files: &[ManifestFile],
+    like: impl Fn() -> Vec<Column>,
+    rows: impl Fn(Vec<Column>) -> anyhow::Result<Vec<R>>,
+) -> anyhow::Result<Vec<R>> {
+    let mut all = Vec::new();
+    for file in files {
+        let path = root.join(&file.path);
+        let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        if place::hex(&Sha256::digest(&bytes)) != file.sha256 {
+            bail!(
+                "{} is not the file that its manifest names: it was changed, or copied in part; copy it again",
+                path.display()
+            );
+        }
+        let read = read_table(bytes.into(), like())
+            .and_then(&rows)
+            .with_context(|| format!("{} is no table of this version", path.display()))?;
+        ensure!(
+            read.len() as u64 == file.rows,
+            "{} has {} rows, not {}",
+            path.display(),
+            read.len(),
+            file.rows
+        );
+        all.extend(read);
+    }
+    Ok(all)
+}
+
+/// Of what a file or a manifest is made of: another compaction of the same files has the same names.
+fn hash<'a>(paths: impl Iterator<Item = &'a String>) -> String {
+    let mut hash = Sha256::new();
+    for path in paths {
+        hash.update((path.len() as u64).to_be_bytes());
+        hash.update(path);
+    }
+    place::hex(&hash.finalize()[..16])
+}
+
+/// Removes files that count no more, and manifests of which no file counts. What a compaction replaces stays named in its
+/// manifest, so that a file which arrives again is not counted.
+fn remove_replaced(root: &Path) -> anyhow::Result<()> {
+    let manifests = read_manifests(root)?;
+    let replaced = manifests.values().flat_map(|manifest| &manifest.replaces);
+    replaced.map(|path| root.join(path)).try_for_each(|path| remove(&path))?;
+    let live = live_files(manifests.values());
+    let counts =
+        |manifest: &Manifest| manifest.files.iter().any(|file| live.contains_key(file.path.as_str()));
+    let dead = manifests.iter().filter(|(_, manifest)| manifest.replaces.is_empty() && !counts(manifest));
+    dead.map(|(path, _)| path).try_for_each(|path| remove(path))
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,237 @@
+//! Rows of a table read back, and those of one stretch of time merged: pure sums, in whatever order.
+
+use super::column::{Column, Values};
+use super::rows::{CoverageRow, DigestRow, TextRow};
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+use std::vec::IntoIter;
+
+/// Columns of a table, taken one by one.
+struct InOrder(IntoIter<Column>);
+
+macro_rules! take {
+    ($name:ident, $kind:pat => $values:ident, $item:ty) => {
+        fn $name(&mut self) -> anyhow::Result<IntoIter<$item>> {
+            match self.0.next() {
+                Some((_, $kind)) => Ok($values.into_iter()),
+                _ => bail!("the columns are not those of the table"),
+            }
+        }
+    };
+}
+
+impl InOrder {
+    take!(int, Values::Int(values) | Values::Time(values) => values, i64);
+    take!(optional, Values::OptionalInt(values) => values, Option<i64>);
+    take!(float, Values::Float(values) => values, f64);
+    take!(text, Values::Text(values) => values, String);
+    take!(id, Values::Id(values) => values, [u8; 16]);
+    take!(ints, Values::IntList(values) => values, Vec<i64>);
+    take!(texts, Values::TextList(values) => values, Vec<String>);
+}
+
+/// # Errors
+/// They are not the columns of the table, or contradict each other.
+pub fn digest_rows(columns: Vec<Column>) -> anyhow::Result<Vec<DigestRow>> {
+    let mut columns = InOrder(columns.into_iter());
+    let (ts, mut width, mut host, mut cluster, mut source) =
+        (columns.int()?, columns.int()?, columns.text()?, columns.text()?, columns.text()?);
+    let (mut class, mut n, mut errors, mut tainted, mut time, mut max) =
+        (columns.id()?, columns.int()?, columns.int()?, columns.int()?, columns.int()?, columns.int()?);
+    let mut sums = (0..6).map(|_| columns.optional()).collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut db, mut db_n, mut user, mut user_n) =
+        (columns.texts()?, columns.ints()?, columns.texts()?, columns.ints()?);
+    let (mut bins, mut bin_n) = (columns.ints()?, columns.ints()?);
+    let mut next_sum = |at: usize| one(sums[at].next());
+    let mut rows = Vec::with_capacity(ts.len());
+    for ts_us in ts {
+        let buckets = pairs(bins.next(), bin_n.next())?;
+        rows.push(DigestRow {
+            ts_us,
+            width_us: one(width.next())?,
+            host: one(host.next())?,
+            cluster: one(cluster.next())?,
+            source: one(source.next())?.into(),
+            class: one(class.next())?,
+            n: one(n.next())?,
+            errors: one(errors.next())?,
+            tainted: one(tainted.next())?,
+            time_ns: one(time.next())?,
+            max_ns: one(max.next())?,
+            lock_ns: next_sum(0)?,
+            rows_sent: next_sum(1)?,
+            rows_examined: next_sum(2)?,
+            rows_affected: next_sum(3)?,
+            bytes_sent: next_sum(4)?,
+            bytes_received: next_sum(5)?,
+            dbs: pairs(db.next(), db_n.next())?,
+            users: pairs(user.next(), user_n.next())?,
+            histogram: buckets
+                .into_iter()
+                .map(|(bin, n)| Ok((u16::try_from(bin)?, u64::try_from(n)?)))
+                .collect::<anyhow::Result<_>>()
+                .context("a bucket that this version does not know")?,
+        });
+    }
+    Ok(rows)
+}
+
+fn one<T>(value: Option<T>) -> anyhow::Result<T> {
+    value.context("columns of different lengths")
+}
+
+fn pairs<K>(keys: Option<Vec<K>>, counts: Option<Vec<i64>>) -> anyhow::Result<Vec<(K, i64)>> {
+    let (keys, counts) = (one(keys)?, one(counts)?);
+    anyhow::ensure!(keys.len() == counts.len(), "two lists that belong together have different lengths");
+    Ok(keys.into_iter().zip(counts).collect())
+}
+
+/// # Errors
+/// They are not the columns of the table.
+pub fn text_rows(columns: Vec<Column>) -> anyhow::Result<Vec<TextRow>> {
+    let mut columns = InOrder(columns.into_iter());
+    let (class, mut cluster, mut fingerprint, mut summary, mut tables, mut first) =
+        (columns.id()?, columns.text()?, columns.text()?, columns.text()?, columns.texts()?, columns.int()?);
+    class
+        .map(|class| {
+            Ok(TextRow {
+                class,
+                cluster: one(cluster.next())?,
+                fingerprint: one(fingerprint.next())?,
+                summary: one(summary.next())?,
+                tables: one(tables.next())?,
+                first_us: one(first.next())?,
+            })
+        })
+        .collect()
+}
+
+/// # Errors
+/// They are not the columns of the table.
+pub fn coverage_rows(columns: Vec<Column>) -> anyhow::Result<Vec<CoverageRow>> {
+    let mut columns = InOrder(columns.into_iter());
+    let (ts, mut width, mut host, mut cluster, mut source) =
+        (columns.int()?, columns.int()?, columns.text()?, columns.text()?, columns.text()?);
+    let (mut commands, mut tainted, mut lost, mut share, mut version) =
+        (columns.int()?, columns.int()?, columns.int()?, columns.float()?, columns.text()?);
+    ts.map(|ts_us| {
+        Ok(CoverageRow {
+            ts_us,
+            width_us: one(width.next())?,
+            host: one(host.next())?,
+            cluster: one(cluster.next())?,
+            source: one(source.next())?.into(),
+            commands: one(commands.next())?,
+            tainted: one(tainted.next())?,
+            lost: one(lost.next())?,
+            sampled_share: one(share.next())?,
+            toll_version: one(version.next())?.into(),
+        })
+    })
+    .collect()
+}
+
+/// A row for each class, host, cluster and source, of the stretch that begins at `ts_us`.
+pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, ts_us: i64, width_us: i64) -> Vec<DigestRow> {
+    let mut merged = BTreeMap::new();
+    for row in rows {
+        let key = (row.class, row.cluster.clone(), row.host.clone(), row.source.clone());
+        match merged.entry(key) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(DigestRow { ts_us, width_us, ..row });
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().add(row),
+        }
+    }
+    let mut rows: Vec<DigestRow> = merged.into_values().collect();
+    for row in &mut rows {
+        row.dbs.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        row.users.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    }
+    rows
+}
+
+impl DigestRow {
+    fn add(&mut self, other: Self) {
+        let sums = [
+            (&mut self.n, other.n),
+            (&mut self.errors, other.errors),
+            (&mut self.tainted, other.tainted),
+            (&mut self.time_ns, other.time_ns),
+        ];
+        sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.max_ns = self.max_ns.max(other.max_ns);
+        let optional = [
+            (&mut self.lock_ns, other.lock_ns),
+            (&mut self.rows_sent, other.rows_sent),
+            (&mut self.rows_examined, other.rows_examined),
+            (&mut self.rows_affected, other.rows_affected),
+            (&mut self.bytes_sent, other.bytes_sent),
+            (&mut self.bytes_received, other.bytes_received),
+        ];
+        for (sum, more) in optional {
+            *sum = match (*sum, more) {
+                (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+                (known, None) | (None, known) => known,
+            };
+        }
+        add_counts(&mut self.dbs, other.dbs, i64::saturating_add);
+        add_counts(&mut self.users, other.users, i64::saturating_add);
+        add_counts(&mut self.histogram, other.histogram, u64::saturating_add);
+    }
+}
+
+/// By key, each once.
+fn add_counts<K: Ord, N: Copy>(counts: &mut Vec<(K, N)>, more: Vec<(K, N)>, add: fn(N, N) -> N) {
+    counts.extend(more);
+    counts.sort_by(|a, b| a.0.cmp(&b.0));
+    counts.dedup_by(|later, first| {
+        let is_same = later.0 == first.0;
+        if is_same {
+            first.1 = add(first.1, later.1);
+        }
+        is_same
+    });
+}
+
+/// The text of a class once for each cluster.
+pub fn merge_texts(rows: impl IntoIterator<Item = TextRow>) -> Vec<TextRow> {
+    let mut merged = BTreeMap::<_, TextRow>::new();
+    for row in rows {
+        let known = merged.entry((row.class, row.cluster.clone())).or_insert_with(|| row.clone());
+        known.first_us = known.first_us.min(row.first_us);
+    }
+    merged.into_values().collect()
+}
+
+/// A row for each host, cluster and source; its width is the time that they have together.
+pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, ts_us: i64) -> Vec<CoverageRow> {
+    let mut merged = BTreeMap::<_, CoverageRow>::new();
+    for row in rows {
+        let key = (row.cluster.clone(), row.host.clone(), row.source.clone());
+        match merged.entry(key) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(CoverageRow { ts_us, ..row });
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().add(row),
+        }
+    }
+    merged.into_values().collect()
+}
+
+impl CoverageRow {
+    fn add(&mut self, other: Self) {
+        let (width, more) = (self.width_us as f64, other.width_us as f64);
+        if width + more > 0.0 {
+            self.sampled_share = (self.sampled_share * width + other.sampled_share * more) / (width + more);
+        }
+        let sums = [
+            (&mut self.width_us, other.width_us),
+            (&mut self.commands, other.commands),
+            (&mut self.tainted, other.tainted),
+            (&mut self.lost, other.lost),
+        ];
+        sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.toll_version = std::mem::take(&mut self.toll_version).max(other.toll_version);
+    }
+}
