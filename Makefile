@@ -45,6 +45,7 @@ test-viewer: viewer/node_modules/.package-lock.json
 check: viewer/node_modules/.package-lock.json prose ## formatting, lints, prose and sizes
 	@scripts/sizes
 	cargo fmt --all --check
+	cargo fmt --manifest-path fleet/Cargo.toml --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cd viewer && npm run --silent check
 
@@ -59,6 +60,11 @@ book: ## the documentation as a site in target/book, its links checked
 .PHONY: reference
 reference: ## write the generated pages of docs: commands, exit codes, metrics, scenarios, stored runs
 	TOLL_RENEW=1 cargo test --quiet -p toll --test pure pages::
+
+.PHONY: fleet
+fleet: ## build toll-fleet, which ranks the queries of many hosts: fleet/target/release/toll-fleet
+	@scripts/setup --demo
+	cargo build --release --manifest-path fleet/Cargo.toml
 
 .PHONY: packages
 packages: ## build .deb, .rpm and archives of portable programs, in target/packages

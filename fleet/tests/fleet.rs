@@ -1,0 +1,375 @@
+//! Tests of `toll-fleet`: what it says of tables is what all queries say.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "the program is started as its users start it")]
+#![allow(clippy::float_cmp, reason = "whole numbers")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+use toll_digest::classes::{Digest, Settings};
+use toll_tables::{Source, Stretch, TableWriter};
+use toll_wire::event::{CommandKind, Event, Sink};
+
+/// 2025-11-26 14:00 UTC.
+const BEGIN_US: i64 = 1_764_165_600_000_000;
+const MINUTE_US: i64 = 60_000_000;
+
+/// Draws from 0 to 1, the same each time (Knuth's MMIX generator).
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Times of all queries of each class (`summary`), on all hosts.
+type Times = BTreeMap<String, Vec<u64>>;
+
+/// Three hosts, two hours, four classes. Host 2 ends after an hour.
+fn write_tables(root: &Path) -> Times {
+    let mut draws = Draws(3);
+    let mut times = Times::new();
+    for host in 0..3_u8 {
+        let source = Source {
+            host: format!("db{host}"),
+            cluster: if host == 0 { "a".into() } else { "b".into() },
+            source: "packets",
+            id: [host; 16],
+        };
+        let mut writer = TableWriter::open(root.into(), source, Duration::from_mins(10)).unwrap();
+        for minute in 0..if host == 2 { 60 } else { 120 } {
+            let mut digest = Digest::new(Settings::default());
+            for _ in 0..(draws.next() * 20.0) as u32 {
+                let table = ["cart", "item", "user", "visit"][(draws.next() * draws.next() * 4.0) as usize];
+                let query_ns = (100_000.0 / (draws.next() + 0.001)) as u64;
+                let text = format!("select a from {table} where id = 'hush'");
+                digest.on_event(&Event {
+                    kind: CommandKind::Query,
+                    text: text.as_bytes(),
+                    query_ns: Some(query_ns),
+                    ..Event::default()
+                });
+                times.entry(format!("SELECT {table}")).or_default().push(query_ns);
+            }
+            digest.settle();
+            let stretch = Stretch {
+                begin_us: BEGIN_US + minute * MINUTE_US,
+                width_us: MINUTE_US,
+                digest: &digest,
+                lost: u64::from(host),
+                sampled_share: 1.0,
+            };
+            writer.add(&stretch).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+    times
+}
+
+fn fleet(args: &[&str], root: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toll-fleet"));
+    command.args(args).arg("--tables").arg(root).env("TZ", "UTC").output().unwrap()
+}
+
+fn rows(args: &[&str], root: &Path) -> Vec<Value> {
+    let output = fleet(&[args, &["--json"]].concat(), root);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
+}
+
+#[test]
+fn the_ranking_of_all_hosts_is_that_of_all_queries() {
+    let root = tempfile::tempdir().unwrap();
+    let mut times = write_tables(root.path());
+    let top = rows(&["top"], root.path());
+    assert_eq!(top.len(), times.len());
+    let whole: u64 = times.values().flatten().sum();
+    let mut before = f64::INFINITY;
+    for row in &top {
+        let times = times.get_mut(row["summary"].as_str().unwrap()).unwrap();
+        times.sort_unstable();
+        let sum = times.iter().sum::<u64>() as f64;
+        assert_eq!(number(row, "n") as usize, times.len());
+        assert!((number(row, "time_s") - sum / 1e9).abs() < 1e-9);
+        assert!((number(row, "time_percent") - 100.0 * sum / whole as f64).abs() < 1e-9);
+        assert!((number(row, "max_ms") - *times.last().unwrap() as f64 / 1e6).abs() < 1e-9);
+        for (key, share) in [("p50_ms", 0.5), ("p99_ms", 0.99)] {
+            let exact = times[(share * times.len() as f64).ceil() as usize - 1] as f64 / 1e6;
+            assert!((number(row, key) / exact - 1.0).abs() <= 0.008, "{key} is {}, not {exact}", row[key]);
+        }
+        assert!(number(row, "time_s") <= before);
+        before = number(row, "time_s");
+    }
+    assert_eq!(rows(&["top", "--limit", "2"], root.path()), top[..2]);
+    let id = top[0]["class"].as_str().unwrap();
+    let hosts = rows(&["class", id], root.path());
+    assert_eq!(hosts.len(), 3);
+    assert_eq!(hosts.iter().map(|row| number(row, "n")).sum::<f64>(), number(&top[0], "n"));
+}
+
+#[test]
+fn a_range_of_time_is_whole_and_coverage_says_what_was_seen() {
+    let root = tempfile::tempdir().unwrap();
+    let times = write_tables(root.path());
+    let n = |args: &[&str]| rows(args, root.path()).iter().map(|row| number(row, "n")).sum::<f64>();
+    let first = n(&["top", "--until", "2025-11-26 14:37:00"]);
+    let second = n(&["top", "--since", "2025-11-26 14:37:00"]);
+    assert_eq!((first + second) as usize, times.values().map(Vec::len).sum::<usize>());
+    assert!(first > 0.0 && second > 0.0);
+    assert_eq!(n(&["top", "--since", "2025-11-27"]), 0.0);
+    let coverage = rows(&["coverage"], root.path());
+    let seen: Vec<(f64, f64)> =
+        coverage.iter().map(|row| (number(row, "seen_s"), number(row, "lost"))).collect();
+    assert_eq!(seen, [(7_200.0, 0.0), (7_200.0, 120.0), (3_600.0, 120.0)]);
+    let one =
+        rows(&["sql", "SELECT count(DISTINCT host) AS hosts FROM digests WHERE cluster = 'b'"], root.path());
+    assert_eq!(number(&one[0], "hosts"), 2.0);
+    let text = String::from_utf8(fleet(&["top"], root.path()).stdout).unwrap();
+    assert!(text.starts_with("class  ") && text.contains("select a from cart where id = ?"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_answered_is_said() {
+    let root = tempfile::tempdir().unwrap();
+    for (args, said) in [
+        (&["top"][..], "has no tables"),
+        (&["class", "xyz"], "32 hexadecimal digits"),
+        (&["sql", "SELEC"], "SELEC"),
+    ] {
+        if said == "SELEC" {
+            write_tables(root.path());
+        }
+        let output = fleet(args, root.path());
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(words.contains(said), "{words}");
+    }
+    let manifest = root.path().join("manifests/v=1/day=2025-11-26/hour=14/evil.json");
+    let evil = r#"{"format":1,"files":[{"path":"../../etc/passwd","rows":1,"bytes":1,"sha256":""}]}"#;
+    std::fs::write(manifest, evil).unwrap();
+    let output = fleet(&["top"], root.path());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not below"), "{output:?}");
+}
+
+/// Six hosts of one cluster, four hours of each minute; statements on `cart` take 1.3 times as long on db5, and from 16:00 on 1.5
+/// times on all.
+fn write_changed(root: &Path) {
+    let mut draws = Draws(7);
+    for host in 0..6_u8 {
+        let source = Source {
+            host: format!("db{host}"),
+            cluster: "shop".into(),
+            source: "packets",
+            id: [100 + host; 16],
+        };
+        let mut writer = TableWriter::open(root.into(), source, Duration::from_mins(10)).unwrap();
+        for minute in 0..240 {
+            let mut digest = Digest::new(Settings::default());
+            for n in 0..120 {
+                let table = ["cart", "item", "user", "visit", "note", "tag"][n % 6];
+                let mut ns = 1e6 * (1.0 + (n % 6) as f64) * (0.5 + draws.next());
+                if table == "cart" {
+                    ns *= if host == 5 { 1.3 } else { 1.0 } * if minute >= 120 { 1.5 } else { 1.0 };
+                }
+                let text = format!("select a from {table} where id = {n}");
+                let query_ns = Some(ns as u64);
+                digest.on_event(&Event { text: text.as_bytes(), query_ns, ..Event::default() });
+            }
+            digest.settle();
+            let stretch = Stretch {
+                begin_us: BEGIN_US + minute * MINUTE_US,
+                width_us: MINUTE_US,
+                digest: &digest,
+                lost: 0,
+                sampled_share: 1.0,
+            };
+            writer.add(&stretch).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+}
+
+/// Fingerprints by what the comparison says of them.
+fn changes(args: &[&str], root: &Path) -> BTreeMap<String, Vec<String>> {
+    let output = fleet(&[&["compare", "--json"], args].concat(), root);
+    let words = String::from_utf8_lossy(&output.stderr);
+    let compared: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
+    let mut found = BTreeMap::<String, Vec<String>>::new();
+    for class in compared["classes"].as_array().unwrap() {
+        let change = class["change"].as_str().unwrap().to_owned();
+        found.entry(change).or_default().push(class["fingerprint"].as_str().unwrap().to_owned());
+    }
+    found
+}
+
+#[test]
+fn a_class_that_became_slower_is_found_and_no_other_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    write_changed(root.path());
+    let cart = "select a from cart where id = ?";
+    for args in [
+        &["--at", "2025-11-26 16:00"][..],
+        &["--baseline", "2025-11-26 14:00..2025-11-26 15:00", "--since", "2025-11-26 16:00"],
+        &["--host", "db5", "--until", "2025-11-26 16:00"],
+    ] {
+        let found = changes(args, root.path());
+        assert_eq!(
+            found.get("slower").map(Vec::as_slice),
+            Some(&[cart.to_owned()][..]),
+            "{args:?}: {found:?}"
+        );
+        assert!(
+            !["faster", "new", "gone"].iter().any(|change| found.contains_key(*change)),
+            "{args:?}: {found:?}"
+        );
+    }
+    let calm = changes(&["--at", "2025-11-26 15:00", "--until", "2025-11-26 16:00"], root.path());
+    assert!(!["slower", "faster", "new", "gone"].iter().any(|change| calm.contains_key(*change)), "{calm:?}");
+    let text = fleet(&["compare", "--host", "db5", "--until", "2025-11-26 16:00"], root.path());
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains(": 5 hosts") && text.contains(": 1 host\n") && text.contains(cart), "{text}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let root = tempfile::tempdir().unwrap();
+    write_changed(root.path());
+    for (args, code, said) in [
+        (&["compare"][..], 2, "--at"),
+        (&["compare", "--at", "1d", "--host", "db1"], 2, "cannot be used with"),
+        (&["compare", "--baseline", "1d"], 2, "FROM..UNTIL"),
+        (&["compare", "--baseline", "1d..2d"], 2, "ends before it begins"),
+        (&["compare", "--host", "db9"], 1, "nothing of a host db9"),
+        (&["compare", "--at", "2025-11-26 13:00"], 1, "nothing to compare"),
+    ] {
+        let output = fleet(args, root.path());
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {words}");
+        assert!(words.contains(said), "{args:?}: {words}");
+    }
+}
+
+/// Answers that compaction must not change: all but the number of rows.
+fn answers(root: &Path) -> Vec<Vec<Value>> {
+    let sums = "SELECT host, cluster, source, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors,
+      sum(bytes_sent) AS bytes_sent FROM digests GROUP BY host, cluster, source ORDER BY host, cluster";
+    let names =
+        "SELECT db, sum(n) AS n FROM (SELECT unnest(db) AS db, unnest(db_n) AS n FROM digests) AS names
+      GROUP BY db ORDER BY db";
+    let texts = "SELECT count(DISTINCT class) AS classes, min(first_seen) AS first FROM texts";
+    let coverage = "SELECT host, sum(width_us) AS seen, sum(commands) AS commands, sum(lost) AS lost
+      FROM coverage GROUP BY host ORDER BY host";
+    [&["top"][..], &["sql", sums], &["sql", names], &["sql", texts], &["sql", coverage]]
+        .map(|args| rows(args, root))
+        .into()
+}
+
+fn sums(root: &Path) -> Vec<Value> {
+    let sql = "SELECT sum(n) AS n, sum(time_ns) AS time_ns, count(DISTINCT class) AS classes, count(DISTINCT host) AS hosts,
+      (SELECT sum(commands) FROM coverage) AS commands, (SELECT sum(width_us) FROM coverage) AS seen,
+      (SELECT count(DISTINCT class) FROM texts) AS texts FROM digests";
+    rows(&["sql", sql], root)
+}
+
+fn compact(root: &Path, grain: &str) -> String {
+    let output = fleet(&["compact", "--grain", grain], root);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    for path in files_below(from) {
+        let copy = to.join(path.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::copy(&path, copy).unwrap();
+    }
+}
+
+#[test]
+fn compaction_changes_no_answer_and_what_arrives_again_counts_once() {
+    let (root, arrived) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_tables(root.path());
+    copy_files(root.path(), arrived.path());
+    let before = answers(root.path());
+    let said = compact(root.path(), "hour");
+    // Three tables, two hours, two shards.
+    assert_eq!(files_below(&root.path().join("digests")).len(), 4, "{said}");
+    assert_eq!(answers(root.path()), before);
+    assert!(compact(root.path(), "hour").starts_with("0 files"), "nothing is left to do");
+    // Copied once more from its host, as rsync does.
+    copy_files(arrived.path(), root.path());
+    assert_eq!(answers(root.path()), before);
+    compact(root.path(), "day");
+    assert_eq!(files_below(&root.path().join("digests")).len(), 2);
+    assert_eq!(answers(root.path()), before);
+    let width = rows(&["sql", "SELECT max(width_us) AS n, min(width_us) AS least FROM digests"], root.path());
+    assert_eq!((number(&width[0], "n"), number(&width[0], "least")), (86_400e6, 86_400e6));
+}
+
+#[test]
+fn a_late_file_is_merged_too_and_a_broken_one_stops_it() {
+    let (root, late) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_tables(root.path());
+    compact(root.path(), "hour");
+    write_changed(late.path());
+    copy_files(late.path(), root.path());
+    let before = answers(root.path());
+    compact(root.path(), "hour");
+    assert_eq!(answers(root.path()), before);
+    write_tables(late.path());
+    let broken = files_below(&late.path().join("digests")).into_iter().next().unwrap();
+    let mut bytes = std::fs::read(&broken).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&broken, bytes).unwrap();
+    let output = fleet(&["compact"], late.path());
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && words.contains("is not the file that its manifest names"),
+        "{words}"
+    );
+}
+
+#[test]
+fn compaction_killed_at_any_moment_loses_nothing_and_counts_nothing_twice() {
+    let (origin, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_changed(origin.path());
+    let (before, sums_before) = (answers(origin.path()), sums(origin.path()));
+    let mut draws = Draws(11);
+    let mut killed = 0;
+    for _ in 0..400 {
+        copy_files(origin.path(), root.path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toll-fleet"));
+        let mut child = command.args(["compact", "--tables"]).arg(root.path()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros((draws.next() * 200_000.0) as u64));
+        child.kill().unwrap();
+        killed += u32::from(child.wait().unwrap().code().is_none());
+        assert_eq!(sums(root.path()), sums_before, "after {killed} kills");
+        if killed >= 100 {
+            break;
+        }
+        if draws.next() < 0.3 {
+            std::fs::remove_dir_all(root.path()).unwrap();
+            std::fs::create_dir_all(root.path()).unwrap();
+        }
+    }
+    assert!(killed >= 100, "only {killed} were killed before their end");
+    compact(root.path(), "hour");
+    assert_eq!(answers(root.path()), before);
+}
