@@ -34,7 +34,12 @@ fn is_zero(number: &i64) -> bool {
 /// One cannot be read, or names a file that is not below the root.
 pub fn read_manifests(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
     std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
-    let mut open: Vec<PathBuf> = vec![root.join("manifests")];
+    read_below(root, "manifests")
+}
+
+/// Of them, those below a directory.
+pub fn read_below(root: &Path, dir: &str) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
+    let mut open: Vec<PathBuf> = vec![root.join(dir)];
     let mut found = BTreeMap::new();
     while let Some(dir) = open.pop() {
         for entry in std::fs::read_dir(&dir).into_iter().flatten() {
@@ -90,6 +95,12 @@ impl ManifestFile {
         let sha256 = super::place::hex(&Sha256::digest(bytes));
         Self { path, rows: rows as u64, bytes: bytes.len() as u64, sha256 }
     }
+}
+
+/// True if a compaction has replaced a file. `day`: directory of the manifests of its day.
+pub fn is_replaced(root: &Path, day: &str, path: &str) -> anyhow::Result<bool> {
+    let manifests = read_below(root, day)?;
+    Ok(manifests.values().any(|manifest| manifest.replaces.iter().any(|replaced| replaced == path)))
 }
 
 /// Writes a file that is whole or not there, and there after a crash of the host once this returns.

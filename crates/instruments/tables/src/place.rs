@@ -86,6 +86,14 @@ pub fn manifest_directory(hour: i64) -> anyhow::Result<String> {
     Ok(format!("manifests/v={VERSION}/day={day}/hour={hour:02}"))
 }
 
+/// Directory of the manifests of an hour's day.
+///
+/// # Errors
+/// No such hour.
+pub fn manifest_day(hour: i64) -> anyhow::Result<String> {
+    Ok(format!("manifests/v={VERSION}/day={}", day_and_hour(hour)?.0))
+}
+
 fn day_and_hour(hour: i64) -> anyhow::Result<(String, i8)> {
     let seconds = hour.checked_mul(3_600).context("no such hour")?;
     let time = Timestamp::from_second(seconds).context("no such hour")?.to_zoned(TimeZone::UTC);

@@ -32,8 +32,9 @@ struct Open {
 
 impl<'a> SplittingSink<'a> {
     /// `width`: of a stretch; those of a minute begin at full minutes. `stop`: set once nothing can be written.
-    pub fn new(writer: TableWriter, width: Duration, stop: &'a AtomicBool) -> Self {
+    pub fn new(mut writer: TableWriter, width: Duration, stop: &'a AtomicBool) -> Self {
         let width_us = i64::try_from(width.as_micros()).unwrap_or(i64::MAX).max(1);
+        writer.refuse_replaced();
         Self {
             writer,
             width_us,

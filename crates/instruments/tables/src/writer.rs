@@ -3,10 +3,10 @@
 //! Memory is bounded: what takes more is written at once.
 
 use super::column::{Column, write_table};
-use super::manifest::{FORMAT, Manifest, ManifestFile, write_whole};
+use super::manifest::{self, FORMAT, Manifest, ManifestFile, write_whole};
 use super::place::{self, Table};
 use super::rows::{CoverageRow, DigestRow, RowContext, TextRow, coverage_table, digest_table, text_table};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,6 +65,8 @@ pub struct TableWriter {
     /// Since 1970; and the classes whose text that day's files have.
     texts_day: i64,
     texts_known: HashSet<[u8; 16]>,
+    /// The files may be there from an earlier reading of the same source, and merged since.
+    is_read_again: bool,
 }
 
 impl TableWriter {
@@ -89,6 +91,7 @@ impl TableWriter {
             dropped: 0,
             texts_day: i64::MIN,
             texts_known: HashSet::new(),
+            is_read_again: false,
         })
     }
 
@@ -162,6 +165,11 @@ impl TableWriter {
     /// From now on digests are made from this.
     pub fn set_source(&mut self, source: &'static str) {
         self.source.source = source;
+    }
+
+    /// From now on refuses to write what a compaction has replaced: it would not count.
+    pub(super) fn refuse_replaced(&mut self) {
+        self.is_read_again = true;
     }
 
     /// Rows of digests written.
@@ -249,6 +257,13 @@ impl TableWriter {
         let mut bytes = Vec::new();
         write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
         let path = format!("{}/{name}.parquet", place::directory(table, hour, &self.source.cluster)?);
+        if self.is_read_again && manifest::is_replaced(&self.root, &place::manifest_day(hour)?, &path)? {
+            bail!(
+                "the hours of {} are merged (toll-fleet compact), and what is read again would not count: read only what came \
+                 after them (--since)",
+                path.split('/').find(|part| part.starts_with("day=")).unwrap_or_default()
+            );
+        }
         write_whole(&self.root, &path, &bytes)?;
         manifest.files.push(ManifestFile::of(path, rows, &bytes));
         Ok(())

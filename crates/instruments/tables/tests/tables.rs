@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_digest::classes::{Digest, Histogram, Settings};
-use toll_tables::{Manifest, Source, SplittingSink, Stretch, TableWriter, id_of_files};
+use toll_tables::{Grain, Manifest, Source, SplittingSink, Stretch, TableWriter, compact, id_of_files};
 use toll_wire::event::{CommandKind, Event, Sink};
 
 const MINUTE_US: i64 = 60_000_000;
@@ -202,6 +202,25 @@ fn a_full_disk_ends_the_reading() {
     assert!(stop.load(Ordering::Relaxed));
     let error = format!("{:#}", sink.finish().unwrap_err());
     assert!(error.contains("cannot make ") && error.contains("digests"), "{error}");
+}
+
+#[test]
+fn what_is_read_again_is_refused_once_it_is_merged() {
+    let root = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let read = |minutes: i64| {
+        let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+        let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
+        (0..minutes).for_each(|minute| sink.on_event(&event(BEGIN_US + minute * MINUTE_US)));
+        sink.finish()
+    };
+    read(3).unwrap();
+    read(5).unwrap();
+    let merged = compact(root.path(), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {}).unwrap();
+    assert_eq!((merged.rows_before, merged.rows_after), (11, 3), "five rows, five of coverage, one text");
+    let error = format!("{:#}", read(8).unwrap_err());
+    assert!(error.contains("day=2025-11-26 are merged"), "{error}");
+    assert_eq!(rows(root.path(), "digests").iter().map(|row| int(row, "n")).sum::<i64>(), 5);
 }
 
 #[test]
