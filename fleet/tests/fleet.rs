@@ -145,6 +145,8 @@ fn what_cannot_be_answered_is_said() {
         (&["top"][..], "has no tables"),
         (&["class", "xyz"], "32 hexadecimal digits"),
         (&["sql", "SELEC"], "SELEC"),
+        (&["sql", "COPY (SELECT 1 AS n) TO 'out.csv'"], "DML not supported"),
+        (&["sql", "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'"], "DDL not supported"),
     ] {
         if said == "SELEC" {
             write_tables(root.path());
