@@ -21,6 +21,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(3_600);
 pub struct TableArguments {
     /// Write a digest of each stretch of time to tables in this directory, as Parquet files, instead of printing one
     #[arg(long = "parquet", value_name = "DIR", help_heading = "Output")]
+    // Files have the names of their log: a part of it would take the place of the whole, or count beside it.
+    #[arg(conflicts_with_all = ["since", "until", "filter"])]
     #[arg(conflicts_with_all = ["group_by", "order_by", "limit", "format", "json", "events", "literals", "compare", "compare_at"])]
     tables: Option<PathBuf>,
     /// Length of such a stretch

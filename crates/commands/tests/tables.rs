@@ -66,7 +66,15 @@ fn a_log_becomes_tables_and_read_again_once_it_has_grown_it_replaces_them() {
 fn what_does_not_go_together_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("slow.log"), slow_log(3)).unwrap();
-    for options in [&["--json"][..], &["--group-by", "user"], &["--events"], &["--compare", "slow.log"]] {
+    for options in [
+        &["--json"][..],
+        &["--group-by", "user"],
+        &["--events"],
+        &["--since", "1d"],
+        &["--until", "1d"],
+        &["--filter", "rows_sent > 0"],
+        &["--compare", "slow.log"],
+    ] {
         let refused = digest(dir.path(), &[&["--parquet", "t", "slow.log"], options].concat());
         assert_eq!(refused.status.code(), Some(2), "{options:?}: {}", words(&refused));
     }

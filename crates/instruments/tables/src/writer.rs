@@ -259,8 +259,8 @@ impl TableWriter {
         let path = format!("{}/{name}.parquet", place::directory(table, hour, &self.source.cluster)?);
         if self.is_read_again && manifest::is_replaced(&self.root, &place::manifest_day(hour)?, &path)? {
             bail!(
-                "the hours of {} are merged (toll-fleet compact), and what is read again would not count: read only what came \
-                 after them (--since)",
+                "the hours of {} are merged (toll-fleet compact), and what is read again would not count: \
+                 write it to another directory",
                 path.split('/').find(|part| part.starts_with("day=")).unwrap_or_default()
             );
         }
