@@ -1,9 +1,9 @@
 //! Command `compare`: two selections of rows, judged as `toll digest --compare` judges two captures.
 
+use crate::columns::{histogram, id, int, optional_int, texts};
 use crate::tables::{self, TimeRange, rows};
 use anyhow::{Context, bail, ensure};
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::SessionContext;
 use std::collections::HashMap;
@@ -189,40 +189,4 @@ fn add_row(digest: &mut Digest, batch: &RecordBatch, row: usize, texts: &ClassNa
         digest.insert_rest(RestOfClasses { class, classes: 1, count_max });
     }
     Ok(())
-}
-
-fn int(batch: &RecordBatch, name: &str, row: usize) -> i64 {
-    batch.column_by_name(name).map_or(0, |column| column.as_primitive::<Int64Type>().value(row))
-}
-
-fn optional_int(batch: &RecordBatch, name: &str) -> Option<i64> {
-    batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?.iter().next()?
-}
-
-fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
-    let text = |column: &datafusion::arrow::array::ArrayRef| {
-        let as_text =
-            datafusion::arrow::compute::cast(column, &datafusion::arrow::datatypes::DataType::Utf8).ok()?;
-        Some(as_text.as_string::<i32>().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
-    };
-    batch.column_by_name(name).and_then(text).unwrap_or_default()
-}
-
-fn id(batch: &RecordBatch, row: usize) -> anyhow::Result<[u8; 16]> {
-    let ids = batch.column_by_name("class").and_then(|column| column.as_fixed_size_binary_opt());
-    let ids = ids.context("the column class is not of 16 bytes")?;
-    ids.value(row).try_into().context("a class has not 16 bytes")
-}
-
-fn histogram(batch: &RecordBatch, row: usize) -> anyhow::Result<Vec<(u16, u64)>> {
-    let parts = batch.column_by_name("histogram").and_then(|column| column.as_struct_opt());
-    let parts = parts.context("no histogram")?;
-    let (bins, counts) =
-        (parts.column(0).as_list::<i32>().value(row), parts.column(1).as_list::<i32>().value(row));
-    let (bins, counts) = (bins.as_primitive::<Int64Type>(), counts.as_primitive::<Int64Type>());
-    bins.values()
-        .iter()
-        .zip(counts.values())
-        .map(|(bin, n)| Ok((u16::try_from(*bin)?, u64::try_from(*n)?)))
-        .collect()
 }

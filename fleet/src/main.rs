@@ -1,9 +1,11 @@
 //! Program `toll-fleet`: asks tables that `toll capture` and `toll digest` write on many hosts.
 
+mod columns;
 mod compare;
 mod histogram;
 mod print;
 mod queries;
+mod simulate;
 mod tables;
 
 use anyhow::{Context, bail};
@@ -18,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use tables::{TimeRange, unix_us};
 use toll_digest::TimeBound;
+use toll_sys::count_format::format_count;
 use toll_sys::number_format::format_megabytes;
 use toll_sys::signals;
 use toll_sys::units::{self, Percent};
@@ -25,6 +28,7 @@ use toll_tables::Grain;
 
 /// Exit code of what a signal ended.
 const INTERRUPTED: u8 = 130;
+const DAY: Duration = Duration::from_hours(24);
 
 /// Rank the queries of many hosts, from tables of their digests
 ///
@@ -72,6 +76,11 @@ enum Command {
         #[command(flatten)]
         source: Source,
     },
+    /// Each host beside the others of its cluster, the slowest for the same queries first
+    Hosts {
+        #[command(flatten)]
+        source: Source,
+    },
     /// How much of each host's traffic the tables have
     Coverage {
         #[command(flatten)]
@@ -90,6 +99,33 @@ enum Command {
         /// Only hours or days that ended so long ago: files may arrive late
         #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "2h")]
         older_than: Duration,
+    },
+    /// Remove days that are older than an age
+    Prune {
+        /// Directory of the tables
+        #[arg(long, value_name = "DIR")]
+        tables: PathBuf,
+        /// Remove whole days (UTC) that ended so long ago
+        #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+        older_than: Duration,
+    },
+    /// Write tables of many hosts that resemble those seen, to try queries and storage at a size
+    Simulate {
+        /// Tables of the hosts seen: classes, rates and histograms are theirs
+        #[arg(long, value_name = "DIR")]
+        like: PathBuf,
+        /// New directory for the simulated tables: a row for each class, host and hour
+        #[arg(long, value_name = "DIR")]
+        tables: PathBuf,
+        /// Number of hosts, in clusters of ten
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        hosts: u32,
+        /// Days, the last of them yesterday
+        #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        days: u32,
+        /// Seed of all draws
+        #[arg(long, value_name = "NUMBER", default_value = "1")]
+        seed: u64,
     },
     /// Rows of a statement on the tables digests, texts and coverage
     Sql {
@@ -181,14 +217,24 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let (sql, source) = match command {
-        Command::Top { limit, source } => (queries::top(limit.into()), source),
-        Command::Class { id, source } => (queries::class(&checked_id(&id)?), source),
-        Command::Coverage { source } => (queries::COVERAGE.to_owned(), source),
-        Command::Sql { statement, source } => (statement, source),
-        Command::Compact { tables, grain, older_than } => {
+    let (question, source) = match command {
+        Command::Top { limit, source } => (Question::Top(limit.into()), source),
+        Command::Class { id, source } => (Question::Sql(queries::class(&checked_id(&id)?)), source),
+        Command::Coverage { source } => (Question::Sql(queries::COVERAGE.to_owned()), source),
+        Command::Hosts { source } => (Question::Sql(queries::HOSTS.to_owned()), source),
+        Command::Sql { statement, source } => (Question::Sql(statement), source),
+        Command::Compact { tables, grain, older_than } => return compact(&tables, grain, older_than),
+        Command::Prune { tables, older_than } => {
+            let days = toll_tables::prune(&tables, now_us()?.saturating_sub(to_us(older_than)))?;
+            writeln!(out, "removed {}", format_count(days, "day"))?;
             out.flush()?;
-            return compact(&tables, grain, older_than);
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Simulate { like, tables, hosts, days, seed } => {
+            let day_us = to_us(DAY);
+            let midnight_us = now_us()?.div_euclid(day_us) * day_us;
+            let begin_us = midnight_us - i64::from(days) * day_us;
+            return simulate(&like, &tables, simulate::Plan { hosts, days, begin_us, seed });
         }
         Command::Compare { with, min_change: Percent(min_change_pct), source } => {
             let baseline = with.baseline()?;
@@ -204,7 +250,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let rows = runtime.block_on(selected(&source.tables, source.range(), &sql))?;
+    let rows = runtime.block_on(answer(&source.tables, source.range(), &question))?;
     if source.json {
         print::json(&rows, &mut out)?;
     } else {
@@ -214,9 +260,29 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn selected(root: &Path, range: TimeRange, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
+/// What is asked of the tables.
+enum Question {
+    Sql(String),
+    /// So many classes, first ranked by what is cheap to read: histograms are those of the ranked alone.
+    Top(usize),
+}
+
+async fn answer(root: &Path, range: TimeRange, question: &Question) -> anyhow::Result<Vec<RecordBatch>> {
     let session = tables::open(root, range, None).await?;
-    tables::rows(&session, sql).await
+    match question {
+        Question::Sql(sql) => tables::rows(&session, sql).await,
+        Question::Top(limit) => {
+            let ranked = tables::rows(&session, &queries::ranked(*limit)).await?;
+            let ids: Vec<String> = ranked.iter().flat_map(|batch| columns::texts(batch, "class")).collect();
+            let whole_ns = ranked.first().and_then(|batch| columns::optional_int(batch, "whole_ns"));
+            match whole_ns {
+                Some(whole_ns) if !ids.is_empty() => {
+                    tables::rows(&session, &queries::top(&ids, whole_ns)).await
+                }
+                _ => Ok(Vec::new()),
+            }
+        }
+    }
 }
 
 fn compact(root: &Path, grain: GrainArgument, older_than: Duration) -> anyhow::Result<ExitCode> {
@@ -224,19 +290,12 @@ fn compact(root: &Path, grain: GrainArgument, older_than: Duration) -> anyhow::R
         GrainArgument::Hour => Grain::Hour,
         GrainArgument::Day => Grain::Day,
     };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;
-    let until_us = i64::try_from(now.saturating_sub(older_than).as_micros()).unwrap_or(i64::MAX);
-    let stop = Arc::new(AtomicBool::new(false));
-    signals::end_in_good_order(&signals::shutdown_signals(), &stop)?;
-    let is_watched = std::io::stderr().is_terminal();
+    let until_us = now_us()?.saturating_sub(to_us(older_than));
+    let stop = stop_at_signals()?;
     let done = toll_tables::compact(root, grain, until_us, &stop, |done, all| {
-        if is_watched {
-            let _unseen = write!(std::io::stderr(), "\rtoll-fleet: {done} of {all} stretches ");
-        }
+        show_progress(done, all, "stretches");
     })?;
-    if is_watched {
-        writeln!(std::io::stderr())?;
-    }
+    end_progress()?;
     writeln!(
         std::io::stdout(),
         "{} files of {} MB became {} of {} MB, {} rows {}",
@@ -252,4 +311,57 @@ fn compact(root: &Path, grain: GrainArgument, older_than: Duration) -> anyhow::R
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn simulate(like: &Path, root: &Path, plan: simulate::Plan) -> anyhow::Result<ExitCode> {
+    let stop = stop_at_signals()?;
+    simulate::simulate(like, root, plan, &stop, |done, all| {
+        show_progress(done.cast_unsigned(), all.cast_unsigned(), "hours");
+    })?;
+    end_progress()?;
+    let manifests = toll_tables::read_manifests(root, toll_tables::ALL_DAYS)?;
+    let digests = manifests.values().flat_map(|manifest| &manifest.files);
+    let (mut files, mut rows, mut bytes) = (0_u64, 0_u64, 0_u64);
+    for file in digests.filter(|file| file.path.starts_with("digests/")) {
+        (files, rows, bytes) = (files + 1, rows + file.rows, bytes + file.bytes);
+    }
+    writeln!(
+        std::io::stdout(),
+        "{} of digests in {}, {} MB: {:.1} bytes each",
+        format_count(rows, "row"),
+        format_count(files, "file"),
+        format_megabytes(bytes as f64),
+        bytes as f64 / rows.max(1) as f64
+    )?;
+    if stop.load(Ordering::Relaxed) {
+        writeln!(std::io::stderr(), "toll-fleet: interrupted; hours are missing")?;
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn now_us() -> anyhow::Result<i64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;
+    Ok(to_us(now))
+}
+
+fn to_us(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn stop_at_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signals::end_in_good_order(&signals::shutdown_signals(), &stop)?;
+    Ok(stop)
+}
+
+/// For those who watch.
+fn show_progress(done: u64, all: u64, what: &str) {
+    if std::io::stderr().is_terminal() {
+        let _unseen = write!(std::io::stderr(), "\rtoll-fleet: {done} of {all} {what} ");
+    }
+}
+
+fn end_progress() -> std::io::Result<()> {
+    if std::io::stderr().is_terminal() { writeln!(std::io::stderr()) } else { Ok(()) }
 }

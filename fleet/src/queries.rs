@@ -1,29 +1,38 @@
 //! SQL of each command. `{...}` are numbers that the command fills in.
 
-/// Classes by their time. The histograms of those shown are merged, and no others.
-pub fn top(limit: usize) -> String {
+/// Classes by their time, with the time of all.
+pub fn ranked(limit: usize) -> String {
     format!(
-        "WITH ranked AS (
+        "SELECT upper(encode(class, 'hex')) AS class, time_ns, sum(time_ns) OVER () AS whole_ns
+FROM (SELECT class, sum(time_ns) AS time_ns FROM digests GROUP BY class) AS of_class
+ORDER BY time_ns DESC, class LIMIT {limit}"
+    )
+}
+
+/// These classes, of which `ids` are the hexadecimal digits. Rows and texts of others are not read.
+pub fn top(ids: &[String], whole_ns: i64) -> String {
+    let ids: Vec<String> = ids.iter().map(|id| literal(id)).collect();
+    let ids = ids.join(", ");
+    format!(
+        "WITH of_class AS (
   SELECT class, sum(time_ns) AS time_ns, sum(n) AS n, sum(errors) AS errors, max(max_ns) AS max_ns,
-    count(DISTINCT host) AS hosts
-  FROM digests GROUP BY class ORDER BY time_ns DESC, class LIMIT {limit}
-), merged AS (
-  SELECT class, toll_histogram(hist_bin, hist_n) AS histogram
-  FROM digests WHERE class IN (SELECT class FROM ranked) GROUP BY class
+    count(DISTINCT host) AS hosts, toll_histogram(hist_bin, hist_n) AS histogram
+  FROM digests WHERE class IN ({ids}) GROUP BY class
 ), named AS (
-  SELECT class, min(summary) AS summary, min(fingerprint) AS fingerprint FROM texts GROUP BY class
-), whole AS (
-  SELECT sum(time_ns) AS time_ns FROM digests
+  SELECT class, min(summary) AS summary, min(fingerprint) AS fingerprint FROM texts WHERE class IN ({ids}) GROUP BY class
 )
-SELECT upper(encode(ranked.class, 'hex')) AS class, coalesce(summary, '(not kept apart)') AS summary,
-  ranked.n AS n, ranked.time_ns / 1e9 AS time_s,
-  100.0 * ranked.time_ns / whole.time_ns AS time_percent,
+SELECT upper(encode(of_class.class, 'hex')) AS class, coalesce(summary, '(not kept apart)') AS summary,
+  of_class.n AS n, of_class.time_ns / 1e9 AS time_s, 100.0 * of_class.time_ns / greatest({whole_ns}, 1) AS time_percent,
   least(toll_quantile(histogram, 0.5), max_ns) / 1e6 AS p50_ms,
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS p99_ms,
-  max_ns / 1e6 AS max_ms, ranked.errors AS errors, ranked.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
-FROM ranked CROSS JOIN whole JOIN merged ON merged.class = ranked.class LEFT JOIN named ON named.class = ranked.class
-ORDER BY time_s DESC, class"
+  max_ns / 1e6 AS max_ms, of_class.errors AS errors, of_class.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
+FROM of_class LEFT JOIN named ON named.class = of_class.class ORDER BY time_s DESC, class"
     )
+}
+
+/// A class as the tables have it.
+fn literal(id: &str) -> String {
+    format!("arrow_cast(decode('{id}', 'hex'), 'FixedSizeBinary(16)')")
 }
 
 /// One class on each host. `id`: hexadecimal digits.
@@ -32,14 +41,45 @@ pub fn class(id: &str) -> String {
         "WITH of_host AS (
   SELECT host, cluster, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors, max(max_ns) AS max_ns,
     toll_histogram(hist_bin, hist_n) AS histogram
-  FROM digests WHERE class = arrow_cast(decode('{id}', 'hex'), 'FixedSizeBinary(16)') GROUP BY host, cluster
+  FROM digests WHERE class = {} GROUP BY host, cluster
 )
 SELECT host, cluster, n, time_ns / 1e9 AS time_s, time_ns / 1e6 / greatest(n, 1) AS mean_ms,
   least(toll_quantile(histogram, 0.5), max_ns) / 1e6 AS p50_ms,
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS p99_ms, max_ns / 1e6 AS max_ms, errors
-FROM of_host ORDER BY time_ns DESC, host, cluster"
+FROM of_host ORDER BY time_ns DESC, host, cluster",
+        literal(id)
     )
 }
+
+/// Each host beside its cluster: its query time, over the time that the other hosts of the cluster would have taken for the same
+/// queries, class by class. A host that runs another mix is not slower for that.
+pub const HOSTS: &str = "WITH of_host AS (
+  SELECT cluster, host, class, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors
+  FROM digests GROUP BY cluster, host, class
+), of_cluster AS (
+  SELECT cluster, class, sum(n) AS n, sum(time_ns) AS time_ns FROM of_host GROUP BY cluster, class
+), beside AS (
+  SELECT of_host.*, CAST(of_cluster.time_ns - of_host.time_ns AS DOUBLE) / (of_cluster.n - of_host.n) * of_host.n AS expected_ns
+  FROM of_host JOIN of_cluster ON of_cluster.cluster = of_host.cluster AND of_cluster.class = of_host.class
+  WHERE of_cluster.n > of_host.n
+), ranked AS (
+  SELECT *, row_number() OVER (PARTITION BY cluster, host ORDER BY time_ns - expected_ns DESC, class) AS rank FROM beside
+), compared AS (
+  SELECT cluster, host, sum(time_ns) AS time_ns, sum(expected_ns) AS expected_ns,
+    max(CASE WHEN rank = 1 THEN class END) AS most, max(CASE WHEN rank = 1 THEN time_ns - expected_ns END) AS most_ns
+  FROM ranked GROUP BY cluster, host
+), named AS (
+  SELECT class, min(summary) AS summary FROM texts GROUP BY class
+), whole AS (
+  SELECT cluster, host, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors FROM of_host GROUP BY cluster, host
+)
+SELECT whole.host AS host, whole.cluster AS cluster, whole.n AS n, whole.time_ns / 1e9 AS time_s, whole.errors AS errors,
+  compared.time_ns / nullif(compared.expected_ns, 0) AS ratio,
+  100.0 * (whole.time_ns - coalesce(compared.time_ns, 0)) / greatest(whole.time_ns, 1) AS own_percent,
+  most_ns / 1e9 AS most_s, upper(encode(most, 'hex')) AS most, coalesce(summary, '') AS summary
+FROM whole LEFT JOIN compared ON compared.cluster = whole.cluster AND compared.host = whole.host
+  LEFT JOIN named ON named.class = compared.most
+ORDER BY ratio DESC NULLS LAST, cluster, host";
 
 /// How much of each host's traffic was seen.
 pub const COVERAGE: &str =

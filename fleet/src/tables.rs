@@ -7,9 +7,10 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::{ParquetReadOptions, SQLOptions, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use toll_digest::TimeBound;
-use toll_tables::{hour_of_path, live_files, read_manifests};
+use toll_tables::{ALL_DAYS, hour_of_path, live_files, read_manifests};
 
 /// Unix time, microseconds: `since` is in the range, `until` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +27,15 @@ impl TimeRange {
         begin_us.saturating_add(HOUR_US) > self.since_us && begin_us < self.until_us
     }
 
-    /// Whole days: a class's text is written once a day.
-    fn days(self) -> Self {
-        let day = 24 * HOUR_US;
-        let since_us = self.since_us.saturating_sub(self.since_us.rem_euclid(day));
+    /// From the begin of its first day: a class's text is written once a day.
+    fn with_whole_first_day(self) -> Self {
+        let since_us = self.since_us.saturating_sub(self.since_us.rem_euclid(DAY_US));
         Self { since_us, until_us: self.until_us }
+    }
+
+    /// Its days since 1970.
+    fn days(self) -> RangeInclusive<i64> {
+        self.since_us.div_euclid(DAY_US)..=self.until_us.saturating_sub(1).div_euclid(DAY_US)
     }
 }
 
@@ -40,6 +45,7 @@ pub fn unix_us(bound: TimeBound) -> i64 {
 }
 
 const HOUR_US: i64 = 3_600_000_000;
+const DAY_US: i64 = 24 * HOUR_US;
 
 /// Names of the tables, in SQL and in the directory.
 pub const TABLES: [&str; 3] = ["digests", "texts", "coverage"];
@@ -54,11 +60,17 @@ pub async fn open(root: &Path, range: TimeRange, of: Option<Expr>) -> anyhow::Re
     // PostgreSQL's, in which `cluster` is a name like any other.
     let config = SessionConfig::new()
         .with_information_schema(true)
-        .set_str("datafusion.sql_parser.dialect", "postgresql");
+        .set_str("datafusion.sql_parser.dialect", "postgresql")
+        // Columns of rows that a condition leaves out are not decoded: histograms are most of a file.
+        .set_bool("datafusion.execution.parquet.pushdown_filters", true);
     let session = SessionContext::new_with_config(config);
     session.register_udaf(histogram::merging_function());
     session.register_udf(histogram::quantile_function());
-    let manifests = read_manifests(root)?;
+    let mut manifests = read_manifests(root, range.days())?;
+    if manifests.is_empty() {
+        // A table without rows needs its columns all the same: of any file.
+        manifests = read_manifests(root, ALL_DAYS)?;
+    }
     let files: Vec<&str> = live_files(manifests.values()).into_keys().collect();
     if files.is_empty() {
         bail!(
@@ -68,11 +80,10 @@ pub async fn open(root: &Path, range: TimeRange, of: Option<Expr>) -> anyhow::Re
         );
     }
     for table in TABLES {
-        let within = if table == "texts" { range.days() } else { range };
+        let within = if table == "texts" { range.with_whole_first_day() } else { range };
         let of_table = files.iter().copied().filter(|path| path.starts_with(&format!("{table}/")));
         let is_within = |path: &&str| hour_of_path(path).is_some_and(|hour| within.has_hour(hour));
         let (chosen, others): (Vec<&str>, Vec<&str>) = of_table.partition(is_within);
-        // A table without rows needs its columns all the same.
         let any = chosen.first().or(others.first()).copied();
         let Some(any) = any else { bail!("{} has no file of {table}", root.display()) };
         let frame = read(&session, root, if chosen.is_empty() { vec![any] } else { chosen }).await?;

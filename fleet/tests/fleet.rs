@@ -156,7 +156,7 @@ fn what_cannot_be_answered_is_said() {
         assert_eq!(output.status.code(), Some(1), "{words}");
         assert!(words.contains(said), "{words}");
     }
-    let manifest = root.path().join("manifests/v=1/day=2025-11-26/hour=14/evil.json");
+    let manifest = root.path().join("manifests/v=1/day=2025-11-26/evil.json");
     let evil = r#"{"format":1,"files":[{"path":"../../etc/passwd","rows":1,"bytes":1,"sha256":""}]}"#;
     std::fs::write(manifest, evil).unwrap();
     let output = fleet(&["top"], root.path());
@@ -241,6 +241,68 @@ fn a_class_that_became_slower_is_found_and_no_other_is_reported() {
     let text = fleet(&["compare", "--host", "db5", "--until", "2025-11-26 16:00"], root.path());
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains(": 5 hosts") && text.contains(": 1 host\n") && text.contains(cart), "{text}");
+}
+
+#[test]
+fn a_host_that_is_slower_for_the_same_queries_comes_first_with_the_class_that_is() {
+    let root = tempfile::tempdir().unwrap();
+    write_changed(root.path());
+    let hosts = rows(&["hosts", "--until", "2025-11-26 16:00"], root.path());
+    assert_eq!(hosts.len(), 6);
+    assert_eq!(
+        (&hosts[0]["host"], &hosts[0]["summary"]),
+        (&"db5".into(), &"SELECT cart".into()),
+        "{hosts:?}"
+    );
+    // 1.3 times one of 21 parts of the time.
+    assert!((number(&hosts[0], "ratio") - 1.014).abs() < 0.006, "{}", hosts[0]);
+    assert!(hosts[1..].iter().all(|row| (number(row, "ratio") - 1.0).abs() < 0.008), "{hosts:?}");
+    assert!(hosts.iter().all(|row| number(row, "own_percent") == 0.0 && number(row, "n") == 14_400.0));
+}
+
+#[test]
+fn simulated_hosts_resemble_those_seen_and_are_the_same_each_time() {
+    let (like, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_changed(like.path());
+    let simulate = |name: &str, seed: &str| {
+        let (root, like) = (out.path().join(name), like.path().to_str().unwrap());
+        let output = fleet(&["simulate", "--like", like, "--hosts", "25", "--seed", seed], &root);
+        (root, output)
+    };
+    let (root, output) = simulate("a", "7");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Six classes, 25 hosts, 24 hours.
+    assert!(output.status.success() && said.starts_with("3600 rows of digests in "), "{output:?}");
+    let totals = "SELECT sum(n) AS n, sum(time_ns) AS time_ns, count(DISTINCT host) AS hosts, count(DISTINCT cluster) AS clusters,
+      (SELECT sum(commands) FROM coverage) AS commands, (SELECT count(*) FROM coverage) AS hours FROM digests";
+    let found = rows(&["sql", totals], &root);
+    let of = |key: &str| number(&found[0], key);
+    assert_eq!((of("hosts"), of("clusters"), of("hours"), of("n")), (25.0, 3.0, 600.0, of("commands")));
+    // Each host seen had 7,200 queries an hour; those simulated differ in how much they do.
+    assert!((0.6..1.8).contains(&(of("n") / 600.0 / 7_200.0)), "{}", found[0]);
+    let mean = |root: &Path| {
+        let sql = "SELECT CAST(sum(time_ns) AS DOUBLE) / sum(n) AS ns FROM digests";
+        number(&rows(&["sql", sql], root)[0], "ns")
+    };
+    assert!((0.8..1.25).contains(&(mean(&root) / mean(like.path()))));
+    let top = rows(&["top"], &root);
+    assert_eq!((top.len(), number(&top[0], "hosts")), (6, 25.0));
+    assert_eq!(rows(&["top"], &simulate("b", "7").0), top);
+    assert_ne!(rows(&["top"], &simulate("c", "8").0), top);
+    let again = simulate("a", "7").1;
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"), "{again:?}");
+}
+
+#[test]
+fn days_past_an_age_are_removed() {
+    let root = tempfile::tempdir().unwrap();
+    write_tables(root.path());
+    let said = |args: &[&str]| String::from_utf8(fleet(args, root.path()).stdout).unwrap();
+    assert_eq!(said(&["prune", "--older-than", "100000d"]), "removed 0 days\n");
+    assert_eq!(rows(&["top"], root.path()).len(), 4);
+    assert_eq!(said(&["prune", "--older-than", "1d"]), "removed 1 day\n");
+    assert_eq!(files_below(root.path()), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use toll_agent::capture::otlp::OtlpSettings;
 use toll_agent::capture::{
-    self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TableOptions, TapKind,
+    self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TapKind,
 };
 use toll_agent::rotation::Rotate;
+use toll_agent::table_options::TableOptions;
 use toll_digest::classes::{GroupBy, Limit};
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
@@ -70,7 +71,7 @@ pub struct Capture {
     /// A digest, printed at the end
     #[arg(long, help_heading = "Destination")]
     digest: bool,
-    /// Packets to a `toll receive` elsewhere
+    /// Packets to a `toll receive` elsewhere; with --tap sockets or --stream-queries: queries
     #[arg(long, value_name = "HOST:PORT", help_heading = "Destination")]
     stream: Option<String>,
     /// Bytes kept of each packet that a server answers [default: greetings and errors whole, 128 of OKs, 32 of results]
@@ -108,6 +109,9 @@ pub struct Capture {
     /// With --digest: show so many classes, or so many percent of the query time, or the lesser of both [default: 95%:20]
     #[arg(long, value_name = "PERCENT:COUNT", requires = "digest", help_heading = "Output")]
     limit: Option<Limit>,
+    /// With --stream: queries, decoded on this host, instead of packets
+    #[arg(long, requires = "stream", help_heading = "Destination")]
+    stream_queries: bool,
     /// With --stream: this sender's key file, made at the receiver
     #[arg(long, value_name = "FILE", requires = "stream", help_heading = "Destination")]
     key: Option<PathBuf>,
@@ -265,6 +269,7 @@ fn to_options(arguments: Capture) -> anyhow::Result<CaptureOptions> {
         digest_interval: arguments.every,
         group_by: arguments.group_by.unwrap_or_default(),
         limit: arguments.limit.unwrap_or_default(),
+        stream_queries: arguments.stream_queries,
         key: arguments.key,
         plain: arguments.plain,
         metrics: arguments.metrics,

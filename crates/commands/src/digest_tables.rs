@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use toll_digest::Request;
+use toll_digest::{InputEdge, Request};
 use toll_sys::count_format::format_count;
 use toll_sys::units;
 use toll_tables::{Source, SplittingSink, TableWriter, id_of_files};
@@ -69,8 +69,12 @@ impl TablePlace {
         let writer = TableWriter::open(self.root.clone(), source, self.every.max(FLUSH_INTERVAL))?;
         let mut sink = SplittingSink::new(writer, self.every, stop);
         let progress = reading_progress(&request.files);
-        let read = toll_digest::read_events(request, &progress, stop, &mut sink, |sink, kind| {
-            sink.begin_input(kind.name())
+        let read = toll_digest::read_events(request, &progress, stop, &mut sink, |sink, edge| match edge {
+            InputEdge::Begin(kind) => {
+                sink.begin_input(kind.name());
+                Ok(())
+            }
+            InputEdge::End(accounting) => sink.end_input(accounting.lost()),
         });
         // A full disk ends the reading, too: its error comes first.
         let written = read.and_then(|interrupted| sink.finish().map(|()| interrupted));

@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use toll_agent::receive::{self, ReceiveOptions, ReceiverKey, Rotation, StreamDestination};
+
+use toll_agent::receive::{self, ReceiveOptions, ReceivedTables, ReceiverKey, Rotation, StreamDestination};
 use toll_agent::rotation::Rotate;
+use toll_agent::table_options::TableOptions;
 use toll_sys::cancel::CancelToken;
 use toll_sys::{signals, units};
 
@@ -32,6 +34,8 @@ use toll_sys::{signals, units};
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 -w captures \\\n      \
         --rotate 1G,10m --keep 48\n  \
+    toll receive --key receiver.key --listen 0.0.0.0:3399 -w incoming \\\n      \
+        --rotate 10m --parquet /var/lib/toll/tables --cluster shop\n  \
     toll receive --key receiver.key --listen 0.0.0.0:3399 --once -w - |\n      \
         toll digest --type pcap -\n\
     Exit codes: 1 it could not listen, or with --once the stream is incomplete; 2 wrong arguments."
@@ -86,6 +90,18 @@ struct ReceiveRun {
     /// Keep so many files of a stream, the newest
     #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
+    /// Digest each file of queries (`toll capture --stream-queries`) that is full, or whose stream has ended, into
+    /// tables in this directory, as Parquet files, and remove it
+    #[arg(long = "parquet", value_name = "DIR", requires = "rotate", conflicts_with_all = ["once", "keep"])]
+    #[arg(help_heading = "Output")]
+    tables: Option<PathBuf>,
+    /// With --parquet: length of the stretches of time that the tables have
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "1m", requires = "tables")]
+    #[arg(help_heading = "Output")]
+    every: Duration,
+    /// With --parquet: the cluster that the senders belong to [default: default]
+    #[arg(long, value_name = "NAME", requires = "tables", help_heading = "Output")]
+    cluster: Option<String>,
     /// End after this time: 30s, 5m, 2h
     #[arg(long, alias = "time", value_parser = units::duration, value_name = "DURATION")]
     duration: Option<Duration>,
@@ -146,6 +162,13 @@ fn build_request(arguments: ReceiveRun) -> anyhow::Result<ReceiveOptions> {
         ),
     };
     let write = arguments.write.context("set where to write with -w")?;
+    let tables = arguments.tables.map(|root| ReceivedTables {
+        tables: TableOptions { root, cluster: arguments.cluster.unwrap_or_else(|| "default".into()) },
+        every: arguments.every,
+    });
+    if let Some(tables) = &tables {
+        tables.prepare()?;
+    }
     let keep = arguments.keep.map(|files| files as usize);
     let rotation = Rotation { limits: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
@@ -168,6 +191,7 @@ fn build_request(arguments: ReceiveRun) -> anyhow::Result<ReceiveOptions> {
         listen: arguments.listen.context("set where to listen with --listen")?,
         key,
         destination: place,
+        tables,
         max_streams: arguments.streams as usize,
         once: arguments.once,
         duration: arguments.duration,

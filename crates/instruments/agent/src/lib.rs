@@ -9,3 +9,4 @@ mod backoff;
 pub mod capture;
 pub mod receive;
 pub mod rotation;
+pub mod table_options;

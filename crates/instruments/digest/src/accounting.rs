@@ -84,6 +84,15 @@ impl InputAccounting {
             && self.queries.as_ref().is_none_or(QueriesAccounting::is_consistent)
     }
 
+    /// What is known to be missing: packets that the capturing program dropped, events that it could not write, and entries
+    /// of a log that cannot be read. A pcap has no such count; there, `tainted` commands tell.
+    pub fn lost(&self) -> u64 {
+        let dropped = self.capture.as_ref().and_then(|capture| capture.dropped_by_capture).unwrap_or(0);
+        let missing = self.queries.as_ref().map_or(0, QueriesAccounting::missing_events);
+        let malformed = self.log.as_ref().map_or(0, |log| log.entries_malformed);
+        dropped.saturating_add(missing).saturating_add(malformed)
+    }
+
     pub fn row(&self) -> AccountingRow {
         let capture = self.capture.as_ref();
         AccountingRow {
@@ -230,5 +239,19 @@ impl CaptureAccounting {
             )?;
         }
         self.damage.iter().try_for_each(|why| writeln!(out, "#   damaged   {why}; what follows was not read"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_what_each_kind_of_input_says_of_itself() {
+        let capture = CaptureAccounting { dropped_by_capture: Some(3), ..CaptureAccounting::default() };
+        let log = LogAccounting { entries_malformed: 4, ..LogAccounting::default() };
+        let mut all = InputAccounting::from_capture(capture);
+        all.merge(&InputAccounting::from_log(&log));
+        assert_eq!((InputAccounting::default().lost(), all.lost()), (0, 7));
     }
 }

@@ -219,28 +219,36 @@ fn digest_in_parts(
     Ok(())
 }
 
-/// Passes each event to a sink, after `begin_input` for each input. Returns whether it was interrupted.
+/// Where the events of one input begin or end.
+pub enum InputEdge<'a> {
+    Begin(Type),
+    /// With its accounting, as far as it was read.
+    End(&'a InputAccounting),
+}
+
+/// Passes each event to a sink, and calls `at_edge` at the edges of each input. Returns whether it was interrupted.
 ///
 /// # Errors
-/// An input cannot be read, or `begin_input` failed.
+/// An input cannot be read, or `at_edge` failed.
 pub fn read_events<S: Sink>(
     request: &Request,
     progress: &Progress,
     stop: &AtomicBool,
     sink: &mut S,
-    mut begin_input: impl FnMut(&mut S, Type) -> anyhow::Result<()>,
+    mut at_edge: impl FnMut(&mut S, InputEdge<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<bool> {
-    let mut done = DigestResult::new(request.settings);
     for path in &request.files {
         let input = Input::open(path, request.kind, progress)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        begin_input(sink, input.kind)?;
+        at_edge(sink, InputEdge::Begin(input.kind))?;
+        let mut done = DigestResult::new(request.settings);
         read_input(request, input, sink, &mut done, stop)?;
+        at_edge(sink, InputEdge::End(&done.accounting))?;
         if done.interrupted {
-            break;
+            return Ok(true);
         }
     }
-    Ok(done.interrupted)
+    Ok(false)
 }
 
 /// Writes each event as it comes instead of digesting it. Returns whether it was interrupted.

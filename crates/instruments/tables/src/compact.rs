@@ -6,7 +6,7 @@
 
 use super::column::{Column, write_table};
 use super::column_reader::read_table;
-use super::manifest::{FORMAT, Manifest, ManifestFile, live_files, read_manifests, write_whole};
+use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests, write_whole};
 use super::merge::{coverage_rows, digest_rows, merge_coverage, merge_digests, merge_texts, text_rows};
 use super::place::{self, Table};
 use super::rows::{coverage_table, digest_table, text_table};
@@ -65,7 +65,7 @@ pub fn compact(
     let _lock = lock(root)?;
     // A compaction may have been killed before it had removed what it had replaced.
     remove_replaced(root)?;
-    let due = due(&read_manifests(root)?, grain, until_us);
+    let due = due(&read_manifests(root, ALL_DAYS)?, grain, until_us);
     let mut done = Compacted::default();
     let all = due.len() as u64;
     for (number, (stretch, groups)) in (0..).zip(due) {
@@ -74,7 +74,7 @@ pub fn compact(
             break;
         }
         let begin_us = stretch * grain.us();
-        let mut manifest = Manifest { format: FORMAT, grain_us: grain.us(), ..Manifest::default() };
+        let mut manifest = Manifest { grain_us: grain.us(), ..Manifest::new() };
         for ((table, shard), files) in groups {
             merge_group(root, &Group { table, shard, begin_us, grain }, &files, &mut manifest)?;
             let sum = |of: fn(&ManifestFile) -> u64| files.iter().map(of).sum::<u64>();
@@ -88,19 +88,19 @@ pub fn compact(
         done.rows_after += sum(|file| file.rows);
         done.bytes_after += sum(|file| file.bytes);
         let name = hash(manifest.replaces.iter());
-        let at = format!("{}/{name}.json", place::manifest_directory(stretch * grain.hours())?);
-        write_whole(root, &at, &serde_json::to_vec(&manifest)?)?;
+        manifest.write(root, stretch * grain.hours(), &name)?;
         manifest.replaces.iter().try_for_each(|path| remove(&root.join(path)))?;
     }
     remove_replaced(root)?;
     Ok(done)
 }
 
-fn lock(root: &Path) -> anyhow::Result<Flock<File>> {
+/// Held by what replaces or removes files.
+pub fn lock(root: &Path) -> anyhow::Result<Flock<File>> {
     let dir = File::open(root).with_context(|| format!("cannot open {}", root.display()))?;
     Flock::lock(dir, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, error)| error)
-        .with_context(|| format!("another compaction of {} is running: wait for its end", root.display()))
+        .with_context(|| format!("another process compacts or prunes {}: wait for its end", root.display()))
 }
 
 /// Table and number of the shard.
@@ -154,16 +154,16 @@ fn merge_group(
         Table::Digests => {
             let rows = read_all(root, files, || digest_table(Vec::new()), digest_rows)?;
             let merged = merge_digests(rows, begin_us, grain.us());
-            (merged.len(), digest_table(merged))
+            (merged.len(), digest_table(merged.iter().collect()))
         }
         Table::Texts => {
             let merged = merge_texts(read_all(root, files, || text_table(Vec::new()), text_rows)?);
-            (merged.len(), text_table(merged))
+            (merged.len(), text_table(merged.iter().collect()))
         }
         Table::Coverage => {
             let rows = read_all(root, files, || coverage_table(&[]), coverage_rows)?;
             let merged = merge_coverage(rows, begin_us);
-            (merged.len(), coverage_table(&merged))
+            (merged.len(), coverage_table(&merged.iter().collect::<Vec<_>>()))
         }
     };
     let mut bytes = Vec::new();
@@ -177,7 +177,11 @@ fn merge_group(
     Ok(())
 }
 
-fn read_all<R>(
+/// Rows of files of one table.
+///
+/// # Errors
+/// A file is not as its manifest says.
+pub fn read_all<R>(
     root: &Path,
     files: &[ManifestFile],
     like: impl Fn() -> Vec<Column>,
@@ -221,7 +225,7 @@ fn hash<'a>(paths: impl Iterator<Item = &'a String>) -> String {
 /// Removes files that count no more, and manifests of which no file counts. What a compaction replaces stays named in its
 /// manifest, so that a file which arrives again is not counted.
 fn remove_replaced(root: &Path) -> anyhow::Result<()> {
-    let manifests = read_manifests(root)?;
+    let manifests = read_manifests(root, ALL_DAYS)?;
     let replaced = manifests.values().flat_map(|manifest| &manifest.replaces);
     replaced.map(|path| root.join(path)).try_for_each(|path| remove(&path))?;
     let live = live_files(manifests.values());

@@ -12,13 +12,19 @@ mod compact;
 mod manifest;
 mod merge;
 mod place;
+mod prune;
+mod row_set;
 mod rows;
 mod split;
 mod writer;
 
 pub use compact::{Compacted, Grain, compact};
-pub use manifest::{Manifest, ManifestFile, live_files, read_manifests};
-pub use place::{hour_of_path, id_of_files};
+pub use manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests};
+pub use merge::{merge_digests, merge_texts};
+pub use place::{hour_of_path, id_of_files, shard_of};
+pub use prune::prune;
+pub use row_set::{ReplacedFiles, RowSet, WriteOptions};
+pub use rows::{CoverageRow, DigestRow, TextRow};
 pub use split::SplittingSink;
 pub use writer::{Source, Stretch, TableWriter};
 

@@ -1,11 +1,13 @@
 //! Manifests: what a flush wrote, itself written last. Readers take files from manifests, and list no directory.
 
+use super::place;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
 
 /// Version of manifests.
@@ -28,46 +30,60 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// All manifests below a root, by their paths.
+impl Manifest {
+    pub fn new() -> Self {
+        Self { format: FORMAT, ..Self::default() }
+    }
+
+    /// Writes it. All its files are of the day of this hour.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn write(&self, root: &Path, hour: i64, name: &str) -> anyhow::Result<()> {
+        let at = format!("{}/{name}.json", place::manifest_directory(hour)?);
+        write_whole(root, &at, &serde_json::to_vec(self)?)
+    }
+}
+
+pub const ALL_DAYS: RangeInclusive<i64> = i64::MIN..=i64::MAX;
+
+/// Manifests of these days (since 1970), by their paths.
 ///
 /// # Errors
 /// One cannot be read, or names a file that is not below the root.
-pub fn read_manifests(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
-    std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
-    read_below(root, "manifests")
-}
-
-/// Of them, those below a directory.
-pub fn read_below(root: &Path, dir: &str) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
-    let mut open: Vec<PathBuf> = vec![root.join(dir)];
+pub fn read_manifests(root: &Path, days: RangeInclusive<i64>) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
     let mut found = BTreeMap::new();
-    while let Some(dir) = open.pop() {
-        for entry in std::fs::read_dir(&dir).into_iter().flatten() {
-            let path = entry.with_context(|| format!("cannot read {}", dir.display()))?.path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|end| end == "json") {
-                let read = std::fs::read(&path);
-                // A compaction has removed it meanwhile: what replaces it is read, too.
-                if read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-                    continue;
-                }
-                let text = read.with_context(|| format!("cannot read {}", path.display()))?;
-                let manifest: Manifest = serde_json::from_slice(&text)
-                    .with_context(|| format!("{} is no manifest of tables", path.display()))?;
-                // It is data of other hosts: none may lead out of the directory.
-                let leads_out = |path: &&String| {
-                    Path::new(path).components().any(|part| !matches!(part, Component::Normal(_)))
-                };
-                let mut paths = manifest.files.iter().map(|file| &file.path).chain(&manifest.replaces);
-                if let Some(out) = paths.find(leads_out) {
-                    bail!("{} names {out:?}, which is not below {}", path.display(), root.display());
-                }
+    for dir in place::day_directories(root, "manifests")?.into_iter().filter(|(day, _)| days.contains(day)) {
+        for entry in std::fs::read_dir(&dir.1).into_iter().flatten() {
+            let path = entry.with_context(|| format!("cannot read {}", dir.1.display()))?.path();
+            if path.extension().is_some_and(|end| end == "json")
+                && let Some(manifest) = read_manifest(root, &path)?
+            {
                 found.insert(path, manifest);
             }
         }
     }
     Ok(found)
+}
+
+/// `None`: it is not there.
+fn read_manifest(root: &Path, path: &Path) -> anyhow::Result<Option<Manifest>> {
+    let read = std::fs::read(path);
+    // A compaction has removed it meanwhile: what replaces it is read, too.
+    if read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let text = read.with_context(|| format!("cannot read {}", path.display()))?;
+    let manifest: Manifest = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is no manifest of tables", path.display()))?;
+    // It is data of other hosts: none may lead out of the directory.
+    let leads_out =
+        |path: &&String| Path::new(path).components().any(|part| !matches!(part, Component::Normal(_)));
+    let mut paths = manifest.files.iter().map(|file| &file.path).chain(&manifest.replaces);
+    if let Some(out) = paths.find(leads_out) {
+        bail!("{} names {out:?}, which is not below {}", path.display(), root.display());
+    }
+    Ok(Some(manifest))
 }
 
 /// Paths of the files that count: those that a manifest names and none replaces, each once, with what the manifest says of it.
@@ -92,14 +108,15 @@ pub struct ManifestFile {
 
 impl ManifestFile {
     pub fn of(path: String, rows: usize, bytes: &[u8]) -> Self {
-        let sha256 = super::place::hex(&Sha256::digest(bytes));
+        let sha256 = place::hex(&Sha256::digest(bytes));
         Self { path, rows: rows as u64, bytes: bytes.len() as u64, sha256 }
     }
 }
 
-/// True if a compaction has replaced a file. `day`: directory of the manifests of its day.
-pub fn is_replaced(root: &Path, day: &str, path: &str) -> anyhow::Result<bool> {
-    let manifests = read_below(root, day)?;
+/// True if a compaction has replaced a file of this hour.
+pub fn is_replaced(root: &Path, hour: i64, path: &str) -> anyhow::Result<bool> {
+    let day = hour.div_euclid(24);
+    let manifests = read_manifests(root, day..=day)?;
     Ok(manifests.values().any(|manifest| manifest.replaces.iter().any(|replaced| replaced == path)))
 }
 

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a log begins with, its first times among it.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -25,7 +25,9 @@ pub enum Table {
 }
 
 impl Table {
-    fn name(self) -> &'static str {
+    pub const ALL: [Self; 3] = [Self::Digests, Self::Texts, Self::Coverage];
+
+    pub fn name(self) -> &'static str {
         match self {
             Self::Digests => "digests",
             Self::Texts => "texts",
@@ -41,17 +43,21 @@ pub fn hour_of(ts_us: i64) -> i64 {
 
 /// Hour of a file, whose path is below the root; `None`: another path.
 pub fn hour_of_path(path: &str) -> Option<i64> {
-    let part = |name: &str| path.split('/').find_map(|part| part.strip_prefix(name));
-    let day: jiff::civil::Date = part("day=")?.parse().ok()?;
-    let hour: i64 = part("hour=")?.parse().ok()?;
-    let begin = day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second();
-    Some(begin.div_euclid(3_600) + hour)
+    let day = path.split('/').find_map(day_of_directory)?;
+    let hour: i64 = path.split('/').find_map(|part| part.strip_prefix("hour="))?.parse().ok()?;
+    Some(day * 24 + hour)
+}
+
+/// Day since 1970 of a directory's name, `day=2025-11-26`; `None`: another name.
+pub fn day_of_directory(name: &str) -> Option<i64> {
+    let day: jiff::civil::Date = name.strip_prefix("day=")?.parse().ok()?;
+    Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second().div_euclid(86_400))
 }
 
 /// Table of a file, whose path is below the root; `None`: another path.
 pub fn table_of_path(path: &str) -> Option<Table> {
     let name = path.split('/').next()?;
-    [Table::Digests, Table::Texts, Table::Coverage].into_iter().find(|table| table.name() == name)
+    Table::ALL.into_iter().find(|table| table.name() == name)
 }
 
 /// Shard of a file, whose path is below the root; `None`: another path.
@@ -60,15 +66,12 @@ pub fn shard_of_path(path: &str) -> Option<u8> {
     (shard < SHARDS).then_some(shard)
 }
 
-/// Directory of a file, with `/`, below the root.
-///
-/// # Errors
-/// No such hour.
-pub fn directory(table: Table, hour: i64, cluster: &str) -> anyhow::Result<String> {
-    shard_directory(table, hour, Sha256::digest(cluster.as_bytes())[0] % SHARDS)
+/// Shard of a cluster's rows.
+pub fn shard_of(cluster: &str) -> u8 {
+    Sha256::digest(cluster.as_bytes())[0] % SHARDS
 }
 
-/// The same of a shard.
+/// Directory of a file, with `/`, below the root.
 ///
 /// # Errors
 /// No such hour.
@@ -77,21 +80,33 @@ pub fn shard_directory(table: Table, hour: i64, shard: u8) -> anyhow::Result<Str
     Ok(format!("{}/v={VERSION}/day={day}/hour={hour:02}/shard={shard:02}", table.name()))
 }
 
-/// The same of a manifest.
-///
-/// # Errors
-/// No such hour.
-pub fn manifest_directory(hour: i64) -> anyhow::Result<String> {
-    let (day, hour) = day_and_hour(hour)?;
-    Ok(format!("manifests/v={VERSION}/day={day}/hour={hour:02}"))
-}
-
 /// Directory of the manifests of an hour's day.
 ///
 /// # Errors
 /// No such hour.
-pub fn manifest_day(hour: i64) -> anyhow::Result<String> {
+pub fn manifest_directory(hour: i64) -> anyhow::Result<String> {
     Ok(format!("manifests/v={VERSION}/day={}", day_and_hour(hour)?.0))
+}
+
+/// Days (since 1970) of a table or of the manifests, and their directories; none, where the table is not there.
+///
+/// # Errors
+/// The root cannot be read.
+pub fn day_directories(root: &Path, table: &str) -> anyhow::Result<Vec<(i64, PathBuf)>> {
+    std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
+    let dir = root.join(format!("{table}/v={VERSION}"));
+    let entries = match std::fs::read_dir(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.with_context(|| format!("cannot read {}", dir.display()))?,
+    };
+    let mut days = Vec::new();
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
+        if let Some(day) = entry.file_name().to_str().and_then(day_of_directory) {
+            days.push((day, entry.path()));
+        }
+    }
+    Ok(days)
 }
 
 fn day_and_hour(hour: i64) -> anyhow::Result<(String, i8)> {
@@ -147,16 +162,17 @@ mod tests {
     #[test]
     fn a_place_says_when_and_a_name_is_of_its_flush_alone() {
         let hour = hour_of(1_764_165_600_000_000);
-        let place = directory(Table::Digests, hour, "shop").unwrap();
+        let place = shard_directory(Table::Digests, hour, shard_of("shop")).unwrap();
         assert!(place.starts_with("digests/v=1/day=2025-11-26/hour=14/shard="), "{place}");
         assert_eq!((hour_of(-1), hour_of_path(&place)), (-1, Some(hour)));
         assert_eq!(hour_of_path("digests/v=1/day=2025-13-26/hour=14/a.parquet"), None);
-        let shard = shard_of_path(&place).unwrap();
-        assert_eq!(shard_directory(Table::Digests, hour, shard).unwrap(), place);
+        assert_eq!(shard_of_path(&place), Some(shard_of("shop")));
         assert_eq!((table_of_path(&place), table_of_path("manifests/a")), (Some(Table::Digests), None));
         assert_eq!(shard_of_path("digests/shard=16/a.parquet"), None);
-        assert!(directory(Table::Texts, i64::MAX, "").is_err());
-        assert_eq!(manifest_directory(hour).unwrap(), "manifests/v=1/day=2025-11-26/hour=14");
+        assert!(shard_directory(Table::Texts, i64::MAX, 0).is_err());
+        assert_eq!(manifest_directory(hour).unwrap(), "manifests/v=1/day=2025-11-26");
+        assert_eq!(day_of_directory("day=2025-11-26"), Some(hour.div_euclid(24)));
+        assert_eq!(day_of_directory("day=2025-11-31"), None);
         let name = file_name("db1", [7; 16], 3);
         assert_eq!((name.len(), &name), (32, &file_name("db1", [7; 16], 3)));
         assert_ne!(name, file_name("db1", [7; 16], 4));

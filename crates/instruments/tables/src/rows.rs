@@ -95,12 +95,13 @@ fn names(counts: &NameCounts, digest: &Digest) -> Vec<(String, i64)> {
 }
 
 /// By class first: a reader of one class skips the rest.
-pub fn digest_table(mut rows: Vec<DigestRow>) -> Vec<Column> {
+pub fn digest_table(mut rows: Vec<&DigestRow>) -> Vec<Column> {
     rows.sort_by(|a, b| {
         (&a.class, &a.cluster, &a.host, a.ts_us).cmp(&(&b.class, &b.cluster, &b.host, b.ts_us))
     });
-    let int = |get: fn(&DigestRow) -> i64| Values::Int(rows.iter().map(get).collect());
-    let optional = |get: fn(&DigestRow) -> Option<i64>| Values::OptionalInt(rows.iter().map(get).collect());
+    let int = |get: fn(&DigestRow) -> i64| Values::Int(rows.iter().map(|row| get(row)).collect());
+    let optional =
+        |get: fn(&DigestRow) -> Option<i64>| Values::OptionalInt(rows.iter().map(|row| get(row)).collect());
     let text =
         |get: fn(&DigestRow) -> &String| Values::Text(rows.iter().map(|row| get(row).clone()).collect());
     let named = |get: fn(&DigestRow) -> &Vec<(String, i64)>| {
@@ -151,7 +152,7 @@ pub struct TextRow {
     pub first_us: i64,
 }
 
-pub fn text_table(mut rows: Vec<TextRow>) -> Vec<Column> {
+pub fn text_table(mut rows: Vec<&TextRow>) -> Vec<Column> {
     rows.sort_by(|a, b| (&a.class, &a.cluster).cmp(&(&b.class, &b.cluster)));
     let text = |get: fn(&TextRow) -> &String| Values::Text(rows.iter().map(|row| get(row).clone()).collect());
     vec![
@@ -181,8 +182,8 @@ pub struct CoverageRow {
     pub toll_version: Cow<'static, str>,
 }
 
-pub fn coverage_table(rows: &[CoverageRow]) -> Vec<Column> {
-    let int = |get: fn(&CoverageRow) -> i64| Values::Int(rows.iter().map(get).collect());
+pub fn coverage_table(rows: &[&CoverageRow]) -> Vec<Column> {
+    let int = |get: fn(&CoverageRow) -> i64| Values::Int(rows.iter().map(|row| get(row)).collect());
     let text =
         |get: fn(&CoverageRow) -> &String| Values::Text(rows.iter().map(|row| get(row).clone()).collect());
     vec![

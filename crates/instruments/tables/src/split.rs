@@ -1,5 +1,6 @@
 //! Events of logs and captures that were recorded, split into stretches of the clock.
 
+use super::row_set::ReplacedFiles;
 use super::writer::{Stretch, TableWriter};
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -28,13 +29,14 @@ pub struct SplittingSink<'a> {
 struct Open {
     digest: Digest,
     sampled: SampleEstimator,
+    lost: u64,
 }
 
 impl<'a> SplittingSink<'a> {
     /// `width`: of a stretch; those of a minute begin at full minutes. `stop`: set once nothing can be written.
     pub fn new(mut writer: TableWriter, width: Duration, stop: &'a AtomicBool) -> Self {
         let width_us = i64::try_from(width.as_micros()).unwrap_or(i64::MAX).max(1);
-        writer.refuse_replaced();
+        writer.set_replaced(ReplacedFiles::Refused);
         Self {
             writer,
             width_us,
@@ -47,15 +49,38 @@ impl<'a> SplittingSink<'a> {
         }
     }
 
+    /// For inputs that are the same each time: files that are merged by now count already.
+    #[must_use]
+    pub fn skipping_replaced(mut self) -> Self {
+        self.writer.set_replaced(ReplacedFiles::Skipped);
+        self
+    }
+
+    /// The events that follow are of another input, of this host.
+    pub fn begin_input_of(&mut self, host: &str, source: &'static str) {
+        self.writer.set_host(host);
+        self.begin_input(source);
+    }
+
     /// The events that follow are of another input.
+    pub fn begin_input(&mut self, source: &'static str) {
+        self.share = None;
+        self.writer.set_source(source);
+    }
+
+    /// An input has ended, which says of itself that it lacks this many packets, events or entries. Nobody knows when they
+    /// were lost: they count in its last stretch.
     ///
     /// # Errors
     /// The digests so far could not be written.
-    pub fn begin_input(&mut self, source: &'static str) -> anyhow::Result<()> {
-        self.close_all()?;
-        self.share = None;
-        self.writer.set_source(source);
-        Ok(())
+    pub fn end_input(&mut self, lost: u64) -> anyhow::Result<()> {
+        if let Some(mut last) = self.open.last_entry() {
+            last.get_mut().lost = lost;
+        }
+        for (begin_us, open) in take(&mut self.open) {
+            self.close(begin_us, open);
+        }
+        self.error.take().map_or(Ok(()), Err)
     }
 
     /// Writes what is left.
@@ -63,7 +88,7 @@ impl<'a> SplittingSink<'a> {
     /// # Errors
     /// Something could not be written.
     pub fn finish(&mut self) -> anyhow::Result<()> {
-        self.close_all()?;
+        self.end_input(0)?;
         self.writer.flush()
     }
 
@@ -82,13 +107,6 @@ impl<'a> SplittingSink<'a> {
         self.stretches
     }
 
-    fn close_all(&mut self) -> anyhow::Result<()> {
-        for (begin_us, open) in take(&mut self.open) {
-            self.close(begin_us, open);
-        }
-        self.error.take().map_or(Ok(()), Err)
-    }
-
     /// The first failure ends the writing.
     fn close(&mut self, begin_us: i64, mut open: Open) {
         if self.error.is_some() {
@@ -99,7 +117,7 @@ impl<'a> SplittingSink<'a> {
             begin_us,
             width_us: self.width_us,
             digest: &open.digest,
-            lost: 0,
+            lost: open.lost,
             sampled_share: open.sampled.totals().map_or(1.0, |totals| totals.share_mean),
         });
         self.stretches += 1;
@@ -120,7 +138,7 @@ impl<'a> SplittingSink<'a> {
         self.open.entry(begin_us).or_insert_with(|| {
             let mut sampled = SampleEstimator::default();
             share.iter().for_each(|share| sampled.set_share(share));
-            Open { digest: Digest::new(Settings::default()), sampled }
+            Open { digest: Digest::new(Settings::default()), sampled, lost: 0 }
         })
     }
 }
@@ -136,7 +154,7 @@ impl Sink for SplittingSink<'_> {
         }
         let start_us = i64::try_from(event.start_ns / 1_000).unwrap_or(i64::MAX);
         let begin_us = start_us - start_us.rem_euclid(self.width_us);
-        let Open { digest, sampled } = self.open(begin_us);
+        let Open { digest, sampled, .. } = self.open(begin_us);
         SamplingSink { digest, sampled }.on_event(event);
     }
 

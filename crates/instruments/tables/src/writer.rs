@@ -2,12 +2,11 @@
 //!
 //! Memory is bounded: what takes more is written at once.
 
-use super::column::{Column, write_table};
-use super::manifest::{self, FORMAT, Manifest, ManifestFile, write_whole};
-use super::place::{self, Table};
-use super::rows::{CoverageRow, DigestRow, RowContext, TextRow, coverage_table, digest_table, text_table};
-use anyhow::{Context, bail, ensure};
-use std::collections::{BTreeMap, HashSet};
+use super::place;
+use super::row_set::{ReplacedFiles, RowSet, WriteOptions};
+use super::rows::{CoverageRow, DigestRow, RowContext, TextRow};
+use anyhow::{Context, ensure};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_digest::classes::{Class, Digest, GroupBy};
@@ -48,14 +47,15 @@ pub struct Stretch<'a> {
 pub struct TableWriter {
     root: PathBuf,
     source: Source,
+    /// In the names of files, whatever host the digests are of.
+    file_host: String,
     /// Time that one set of files covers.
     flush_every_us: i64,
     flushes: u64,
     /// Written so far.
     rows: u64,
-    digests: Vec<DigestRow>,
-    coverage: Vec<CoverageRow>,
-    texts: Vec<TextRow>,
+    waiting: RowSet,
+    /// Memory of what waits, about.
     pending_bytes: usize,
     /// What `pending_bytes` must exceed, or the end of a stretch must reach, for the next flush.
     due_bytes: usize,
@@ -65,8 +65,7 @@ pub struct TableWriter {
     /// Since 1970; and the classes whose text that day's files have.
     texts_day: i64,
     texts_known: HashSet<[u8; 16]>,
-    /// The files may be there from an earlier reading of the same source, and merged since.
-    is_read_again: bool,
+    options: WriteOptions,
 }
 
 impl TableWriter {
@@ -78,20 +77,19 @@ impl TableWriter {
         check_writable(&root)?;
         Ok(Self {
             root,
+            file_host: source.host.clone(),
             source,
             flush_every_us: i64::try_from(flush_every.as_micros()).unwrap_or(i64::MAX),
             flushes: 0,
             rows: 0,
-            digests: Vec::new(),
-            coverage: Vec::new(),
-            texts: Vec::new(),
+            waiting: RowSet::default(),
             pending_bytes: 0,
             due_bytes: PENDING_BYTES_DUE,
             due_us: 0,
             dropped: 0,
             texts_day: i64::MIN,
             texts_known: HashSet::new(),
-            is_read_again: false,
+            options: WriteOptions::default(),
         })
     }
 
@@ -121,10 +119,10 @@ impl TableWriter {
         if digest.folded.count > 0 {
             self.add_row(DigestRow::of(&digest.folded, FOLDED, digest, &context));
         }
-        if self.coverage.is_empty() {
+        if self.waiting.coverage.is_empty() {
             self.due_us = stretch.begin_us.saturating_add(self.flush_every_us);
         }
-        self.coverage.push(CoverageRow {
+        self.waiting.coverage.push(CoverageRow {
             ts_us: stretch.begin_us,
             width_us: stretch.width_us,
             host,
@@ -148,7 +146,7 @@ impl TableWriter {
             self.due_us = end_us.saturating_add(self.flush_every_us);
             self.due_bytes = self.pending_bytes + PENDING_BYTES_DUE;
             if self.pending_bytes > PENDING_BYTES_MAX {
-                self.dropped += self.coverage.len() as u64;
+                self.dropped += self.waiting.coverage.len() as u64;
                 // The texts of what is dropped are in no file.
                 self.texts_known.clear();
                 self.begin_next_flush();
@@ -167,9 +165,14 @@ impl TableWriter {
         self.source.source = source;
     }
 
-    /// From now on refuses to write what a compaction has replaced: it would not count.
-    pub(super) fn refuse_replaced(&mut self) {
-        self.is_read_again = true;
+    /// The files may be there from an earlier reading of the same source, and merged since.
+    pub(super) fn set_replaced(&mut self, replaced: ReplacedFiles) {
+        self.options.replaced = replaced;
+    }
+
+    /// From now on digests are of this host.
+    pub(super) fn set_host(&mut self, host: &str) {
+        host.clone_into(&mut self.source.host);
     }
 
     /// Rows of digests written.
@@ -179,7 +182,7 @@ impl TableWriter {
 
     /// Stretches that wait to be written.
     pub fn pending(&self) -> usize {
-        self.coverage.len()
+        self.waiting.coverage.len()
     }
 
     /// Its files have another name than those of the one before, of which some may be there.
@@ -187,12 +190,12 @@ impl TableWriter {
         self.flushes += 1;
         self.pending_bytes = 0;
         self.due_bytes = PENDING_BYTES_DUE;
-        (self.digests, self.texts, self.coverage) = Default::default();
+        self.waiting = RowSet::default();
     }
 
     fn add_row(&mut self, row: DigestRow) {
         self.pending_bytes += row.bytes();
-        self.digests.push(row);
+        self.waiting.digests.push(row);
     }
 
     fn add_text(&mut self, class: &Class, ts_us: i64) {
@@ -214,7 +217,7 @@ impl TableWriter {
             first_us: ts_us,
         };
         self.pending_bytes += row.fingerprint.len() + row.summary.len() + size_of::<TextRow>();
-        self.texts.push(row);
+        self.waiting.texts.push(row);
     }
 
     /// Writes what waits.
@@ -222,50 +225,13 @@ impl TableWriter {
     /// # Errors
     /// Files cannot be written; they are tried again, under the same names, by the next call.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        if self.coverage.is_empty() {
+        if self.waiting.coverage.is_empty() {
             return Ok(());
         }
-        let name = place::file_name(&self.source.host, self.source.id, self.flushes);
-        let mut manifest = Manifest { format: FORMAT, ..Manifest::default() };
-        for (hour, rows) in by_hour(&self.digests, |row| row.ts_us) {
-            self.write(Table::Digests, hour, &name, rows.len(), &digest_table(rows), &mut manifest)?;
-        }
-        for (hour, rows) in by_hour(&self.texts, |row| row.first_us) {
-            self.write(Table::Texts, hour, &name, rows.len(), &text_table(rows), &mut manifest)?;
-        }
-        let hours = by_hour(&self.coverage, |row| row.ts_us);
-        let first = *hours.keys().next().context("no hour")?;
-        for (hour, rows) in hours {
-            self.write(Table::Coverage, hour, &name, rows.len(), &coverage_table(&rows), &mut manifest)?;
-        }
-        let at = format!("{}/{name}.json", place::manifest_directory(first)?);
-        write_whole(&self.root, &at, &serde_json::to_vec(&manifest)?)?;
-        self.rows += self.digests.len() as u64;
+        let name = place::file_name(&self.file_host, self.source.id, self.flushes);
+        self.waiting.write(&self.root, &name, self.options)?;
+        self.rows += self.waiting.digests.len() as u64;
         self.begin_next_flush();
-        Ok(())
-    }
-
-    fn write(
-        &self,
-        table: Table,
-        hour: i64,
-        name: &str,
-        rows: usize,
-        columns: &[Column],
-        manifest: &mut Manifest,
-    ) -> anyhow::Result<()> {
-        let mut bytes = Vec::new();
-        write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
-        let path = format!("{}/{name}.parquet", place::directory(table, hour, &self.source.cluster)?);
-        if self.is_read_again && manifest::is_replaced(&self.root, &place::manifest_day(hour)?, &path)? {
-            bail!(
-                "the hours of {} are merged (toll-fleet compact), and what is read again would not count: \
-                 write it to another directory",
-                path.split('/').find(|part| part.starts_with("day=")).unwrap_or_default()
-            );
-        }
-        write_whole(&self.root, &path, &bytes)?;
-        manifest.files.push(ManifestFile::of(path, rows, &bytes));
         Ok(())
     }
 }
@@ -274,13 +240,4 @@ impl TableWriter {
 fn check_writable(root: &Path) -> anyhow::Result<()> {
     nix::unistd::access(root, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK)
         .with_context(|| format!("cannot write in {}: give it to the user of this process", root.display()))
-}
-
-/// Rows of each hour.
-fn by_hour<R: Clone>(rows: &[R], ts_us: impl Fn(&R) -> i64) -> BTreeMap<i64, Vec<R>> {
-    let mut hours: BTreeMap<i64, Vec<R>> = BTreeMap::new();
-    for row in rows {
-        hours.entry(place::hour_of(ts_us(row))).or_default().push(row.clone());
-    }
-    hours
 }

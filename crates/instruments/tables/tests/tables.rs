@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_digest::classes::{Digest, Histogram, Settings};
-use toll_tables::{Grain, Manifest, Source, SplittingSink, Stretch, TableWriter, compact, id_of_files};
+use toll_tables::{
+    Grain, Manifest, RowSet, Source, SplittingSink, Stretch, TableWriter, compact, id_of_files, prune,
+};
 use toll_wire::event::{CommandKind, Event, Sink};
 
 const MINUTE_US: i64 = 60_000_000;
@@ -174,7 +176,7 @@ fn events_are_split_by_time_also_out_of_order_and_a_second_reading_replaces_the_
     for reading in 0..2 {
         let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
         let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
-        sink.begin_input("slowlog").unwrap();
+        sink.begin_input("slowlog");
         for second in [0, 59, 60, 61, 58, 119, 120, 240, 5, 300, -60] {
             sink.on_event(&event(BEGIN_US + second * 1_000_000));
         }
@@ -221,6 +223,72 @@ fn what_is_read_again_is_refused_once_it_is_merged() {
     let error = format!("{:#}", read(8).unwrap_err());
     assert!(error.contains("day=2025-11-26 are merged"), "{error}");
     assert_eq!(rows(root.path(), "digests").iter().map(|row| int(row, "n")).sum::<i64>(), 5);
+}
+
+#[test]
+fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
+    let root = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let midnight = 10 * 60;
+    let read = |merge_between: bool| {
+        for _ in 0..2 {
+            let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES * 200).unwrap();
+            let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop).skipping_replaced();
+            for (host, minute) in [("db1", 0), ("db2", 1), ("db2", midnight)] {
+                sink.begin_input_of(host, "queries");
+                sink.on_event(&event(BEGIN_US + minute * MINUTE_US));
+                sink.end_input(0).unwrap();
+            }
+            sink.finish().unwrap();
+            if merge_between {
+                // The first day alone.
+                compact(root.path(), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {}).unwrap();
+            }
+        }
+        let live = RowSet::read(root.path()).unwrap().digests;
+        live.iter().map(|row| (row.host.clone(), row.n)).collect::<Vec<_>>()
+    };
+    let mut found = read(true);
+    found.sort();
+    assert_eq!(found, [("db1".into(), 1), ("db2".into(), 1), ("db2".into(), 1)]);
+    let days = std::fs::read_dir(root.path().join("manifests/v=1")).unwrap().count();
+    assert_eq!(days, 2, "a manifest names files of its day alone");
+}
+
+#[test]
+fn what_an_input_lacks_counts_in_its_last_stretch() {
+    let root = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
+    for (minute, lost) in [(0, 0), (1, 5), (2, 7)] {
+        sink.begin_input("pcapng");
+        sink.on_event(&event(BEGIN_US + minute * MINUTE_US));
+        sink.on_event(&event(BEGIN_US + minute * MINUTE_US + 1));
+        sink.end_input(lost).unwrap();
+    }
+    sink.finish().unwrap();
+    let mut found: Vec<(i64, i64)> = rows(root.path(), "coverage")
+        .iter()
+        .map(|row| ((int(row, "ts") - BEGIN_US) / MINUTE_US, int(row, "lost")))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, [(0, 0), (1, 5), (2, 7)]);
+}
+
+#[test]
+fn a_day_is_removed_once_all_of_it_is_past_the_age() {
+    let root = tempfile::tempdir().unwrap();
+    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    add(&mut writer, 0, &[(0, 1_000)]).unwrap();
+    add(&mut writer, 24 * 60, &[(0, 2_000)]).unwrap();
+    writer.flush().unwrap();
+    let midnight_us = BEGIN_US + 10 * 60 * MINUTE_US;
+    assert_eq!(prune(root.path(), midnight_us - 1).unwrap(), 0);
+    assert_eq!(prune(root.path(), midnight_us).unwrap(), 1);
+    let left = RowSet::read(root.path()).unwrap();
+    assert_eq!((left.digests.len(), left.digests[0].time_ns, left.texts.len()), (1, 2_000, 1));
+    assert_eq!(prune(root.path(), midnight_us).unwrap(), 0);
 }
 
 #[test]

@@ -101,6 +101,11 @@ fn a_killed_capture_leaves_nothing_and_its_file_has_no_gap() {
 }
 
 #[test]
+fn tables_of_received_queries_have_each_once_over_a_hundred_kills() {
+    crate::delivery::assert_once_over_kills(&toll_testkit::lab!(), 100);
+}
+
+#[test]
 fn a_receiver_that_is_killed_again_and_again_loses_nothing_that_is_not_counted() {
     let lab = toll_testkit::lab!();
     if !lab.is_root {

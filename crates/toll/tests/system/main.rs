@@ -5,6 +5,8 @@
 mod budgets;
 mod capture;
 mod captures;
+#[path = "../pure/receive/tabled.rs"]
+mod delivery;
 #[path = "../pure/receive/ends.rs"]
 #[allow(dead_code, reason = "the tests of `pure` use the rest")]
 mod ends;

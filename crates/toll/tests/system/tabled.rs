@@ -63,9 +63,12 @@ fn capture(lab: &Lab, port: u16, tables: &str, more: &[&str]) -> (Vec<Value>, St
 
 /// Count, time and 99th percentile of each class, as an engine that knows nothing of toll finds them; times in microseconds.
 fn read_by(engine: &Path, files: &[PathBuf]) -> BTreeMap<String, [f64; 3]> {
-    let output = std::process::Command::new(engine.join("run")).args(files).output().unwrap();
-    assert!(output.status.success(), "{}", output_text(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
+    parse_answer(&std::process::Command::new(engine.join("run")).args(files).output().unwrap())
+}
+
+fn parse_answer(output: &std::process::Output) -> BTreeMap<String, [f64; 3]> {
+    assert!(output.status.success(), "{}", output_text(output));
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
     (text.lines())
         .map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -96,6 +99,12 @@ fn assert_same_classes(lab: &Lab, tables: &str, printed: &str) {
     }
     for (answer, engine) in &answers {
         assert_eq!(answer, &answers[0].0, "{} and {}", engine.display(), answers[0].1.display());
+        if engine.ends_with("spark") {
+            let mut command = std::process::Command::new(engine.join("run"));
+            let output = command.args(&files).env("KILL_EXECUTOR", "1").output().unwrap();
+            assert_eq!(&parse_answer(&output), answer, "an executor was killed in mid-query");
+            assert!(output_text(&output).contains("killed executor"), "{}", output_text(&output));
+        }
     }
     let of_reader = &answers[0].0;
     assert_eq!(of_reader.keys().collect::<Vec<_>>(), of_toll.keys().collect::<Vec<_>>());

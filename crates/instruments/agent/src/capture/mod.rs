@@ -21,9 +21,9 @@ mod tables;
 pub mod tap;
 
 pub use accounting::CaptureAccounting;
-pub use tables::TableOptions;
 
 use crate::rotation::Rotate;
+use crate::table_options::TableOptions;
 use anyhow::{Context, bail};
 use budget::BudgetedOutput;
 use chunk_queue::{ChunkQueue, ChunkSink};
@@ -92,6 +92,8 @@ pub struct CaptureOptions {
     /// Of a digest.
     pub group_by: GroupBy,
     pub limit: Limit,
+    /// A stream holds queries, as that of sockets always does.
+    pub stream_queries: bool,
     pub key: Option<PathBuf>,
     /// Streams without a key.
     pub plain: bool,
@@ -310,7 +312,7 @@ fn open_output(
         OutputKind::Stream(to) => {
             let stream = stream.with_context(|| format!("{to} was not reached: a fault of toll's"))?;
             let fill = stream.buffer_fill();
-            if options.source == TapKind::Sockets {
+            if options.source == TapKind::Sockets || options.stream_queries {
                 return Ok((open_query_output(options, Box::new(stream))?, Some(fill)));
             }
             let header = packet_output::header(&options.device, link_number, MAX_SNAP_LEN);

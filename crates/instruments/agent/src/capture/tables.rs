@@ -1,21 +1,13 @@
 //! Tables that a capture writes its digests to.
 
 use super::TapKind;
-use std::path::PathBuf;
+use crate::table_options::TableOptions;
 use std::time::Duration;
 use toll_sys::named_choice::NamedChoice;
 use toll_tables::{Source, TableWriter};
 
 /// Time that a set of files covers.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(600);
-
-/// Tables that digests are written to.
-#[derive(Debug, Clone)]
-pub struct TableOptions {
-    pub root: PathBuf,
-    /// Of this host, in the tables.
-    pub cluster: String,
-}
 
 /// # Errors
 /// Nothing can be written there.

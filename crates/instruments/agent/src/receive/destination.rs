@@ -3,6 +3,7 @@
 //! They are readable by their owner only. Never overwrites an existing file. A file always holds whole items:
 //! a partial write is rolled back.
 
+use super::journal::Journal;
 use crate::rotation::{Rotate, Series};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use toll_sys::{atomic_file, private_file};
-use toll_wire::stream_protocol::StreamContent;
+use toll_wire::stream_protocol::{StreamContent, StreamId};
 
 /// A name of a host in the name of a file has no more letters.
 const MAX_HOST_NAME: usize = 64;
@@ -85,6 +86,8 @@ pub struct StreamFiles {
     open: Option<OpenFile>,
     /// The open one last.
     files: Series,
+    /// Of files in a directory.
+    journal: Option<Journal>,
 }
 
 #[derive(Debug)]
@@ -105,7 +108,31 @@ impl StreamFiles {
             StreamContent::Pcapng => "pcapng",
             StreamContent::Queries => "queries",
         };
-        Self { destination: place, host: file_name(host), extension, open: None, files: Series::default() }
+        Self {
+            destination: place,
+            host: file_name(host),
+            extension,
+            open: None,
+            files: Series::default(),
+            journal: None,
+        }
+    }
+
+    /// From now on keeps the journal of this stream, if its files are in a directory. The answer: the chunk that it wants
+    /// next, if an earlier receiver has written some.
+    ///
+    /// # Errors
+    /// The stream is another sender's.
+    pub fn keep_journal(&mut self, stream: StreamId, sender: Option<&str>) -> Result<Option<u64>> {
+        let StreamDestination::Directory { path, .. } = &self.destination else { return Ok(None) };
+        let (journal, next_chunk) = Journal::open(path, stream, sender)?;
+        self.journal = Some(journal);
+        Ok(next_chunk)
+    }
+
+    /// The file that is being written.
+    pub fn open_file(&self) -> Option<&Path> {
+        self.open.as_ref().and_then(|_| self.files.paths().last())
     }
 
     /// Files that were written and are still there: the newest, and how many are older.
@@ -118,12 +145,12 @@ impl StreamFiles {
         self.files = Series::default();
     }
 
-    /// Appends whole items, seen from `first_ns` on; a file that is begun for them begins with `opening`. The answer:
-    /// bytes that were written.
+    /// Appends the whole items of the chunk before `next_chunk`, seen from `first_ns` on; a file that is begun for them begins
+    /// with `opening`. The answer: bytes that were written.
     ///
     /// # Errors
     /// They could not be written, and nothing of them is in the file.
-    pub fn append(&mut self, opening: &[u8], items: &[u8], first_ns: u64) -> Result<u64> {
+    pub fn append(&mut self, opening: &[u8], items: &[u8], first_ns: u64, next_chunk: u64) -> Result<u64> {
         if self.is_full(items.len(), first_ns) {
             self.close()?;
         }
@@ -131,7 +158,9 @@ impl StreamFiles {
         if self.open.is_none() {
             written += self.start_file(opening, first_ns)?;
         }
+        let begin = self.open.as_ref().map_or(0, |open| open.bytes);
         written += self.write_whole(items)?;
+        self.record(next_chunk).inspect_err(|_| self.take_back(begin))?;
         if let Some(open) = &mut self.open {
             open.has_items = true;
         }
@@ -155,7 +184,30 @@ impl StreamFiles {
             open.is_finished = true;
         }
         self.close()?;
+        self.end_journal();
         Ok(written)
+    }
+
+    /// The stream has ended, here or at an earlier receiver.
+    pub fn end_journal(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
+    }
+
+    fn record(&mut self, next_chunk: u64) -> Result<()> {
+        match (&mut self.journal, &self.open, self.files.paths().last()) {
+            (Some(journal), Some(open), Some(path)) => journal.record(next_chunk, path, open.bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of a chunk that comes again, nothing may stay.
+    fn take_back(&mut self, bytes: u64) {
+        if let Some(open) = &mut self.open {
+            open.bytes = bytes;
+            let _unchanged = open.file.as_ref().map(|file| file.set_len(bytes));
+        }
     }
 
     /// No more comes, as far as is known: what there is, is on the disk, and so is its name.
@@ -251,6 +303,19 @@ impl StreamFiles {
     }
 }
 
+/// The host of a file that was made here: `HOST-YYYYMMDD-HHMMSS.queries`, or `...-2.queries`; `None`: another file.
+pub fn host_of_file(name: &str) -> Option<&str> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let stem = name.strip_suffix(".queries").filter(|_| !name.starts_with('.'))?;
+    let (mut rest, mut time) = stem.rsplit_once('-')?;
+    if is_number(time) && time.len() < 6 {
+        (rest, time) = rest.rsplit_once('-')?;
+    }
+    let (host, date) = rest.rsplit_once('-')?;
+    let is_ours = is_number(time) && time.len() == 6 && is_number(date) && date.len() == 8;
+    (is_ours && !host.is_empty()).then_some(host)
+}
+
 /// Letters, digits and `._-` of a host's name, never one that hides the file.
 fn file_name(host: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
@@ -292,7 +357,7 @@ mod tests {
         let mut writing = writing(dir.path(), rotation);
         // Full by bytes, then by time.
         for (items, at) in [("aaa", 0), ("bbb", 1), ("ccc", 2), ("d", 3), ("e", 62)] {
-            assert!(writing.append(b"<", items.as_bytes(), BEGUN + at * SECOND).unwrap() > 0);
+            assert!(writing.append(b"<", items.as_bytes(), BEGUN + at * SECOND, at + 1).unwrap() > 0);
         }
         assert_eq!(writing.finish(b"<", b">", BEGUN).unwrap(), 1);
         let expected = ["web_.._1-20231114-221322.pcapng", "web_.._1-20231114-221422.pcapng"];
@@ -317,6 +382,16 @@ mod tests {
         assert!(there.prepare().unwrap_err().to_string().contains("exists. Choose another file."));
         assert!(StreamDestination::File(dir.path().join("no/where")).prepare().is_err());
         assert_eq!([".hidden", "-w", "", "db1"].map(file_name), ["hidden", "w", "host", "db1"]);
+        let hosts = [
+            "db-1-20231114-221320.queries",
+            "db1-20231114-221320-2.queries",
+            "notes.queries",
+            "db1-20231114-221320.pcapng",
+            "-20231114-221320.queries",
+            "db1-20231114-2213.queries",
+        ]
+        .map(host_of_file);
+        assert_eq!(hosts, [Some("db-1"), Some("db1"), None, None, None, None]);
     }
 
     #[test]
@@ -325,7 +400,7 @@ mod tests {
         let (here, away) = (dir.path().join("captures"), dir.path().join("away"));
         std::fs::create_dir(&here).unwrap();
         let mut writing = writing(&here, Rotation::default());
-        writing.append(b"<", b"items", BEGUN).unwrap();
+        writing.append(b"<", b"items", BEGUN, 1).unwrap();
         std::fs::rename(&here, &away).unwrap();
         let refused = writing.finish(b"<", b">", BEGUN).unwrap_err();
         assert!(format!("{refused:#}").contains("to its disk"), "{refused:#}");
@@ -344,7 +419,7 @@ mod tests {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         writing.open =
             Some(OpenFile { file: Some(full), bytes: 0, first_ns: 0, has_items: true, is_finished: false });
-        let refused = writing.append(b"<", b"items", 0).unwrap_err();
+        let refused = writing.append(b"<", b"items", 0, 1).unwrap_err();
         assert!(format!("{refused:#}").contains("No space left"), "{refused:#}");
         assert_eq!(writing.open.as_ref().unwrap().bytes, 0);
     }

@@ -3,8 +3,10 @@
 //! Each sender has a thread, each stream one or several files. A stream outlives its connections. Never
 //! inspects a stream: it is written unchanged.
 
+mod batch;
 mod connection;
 mod destination;
+mod journal;
 mod key;
 mod key_file;
 mod link;
@@ -13,11 +15,13 @@ mod strangers;
 mod stream_writer;
 mod streams;
 mod summary;
+mod tables;
 
 pub use destination::{Rotation, StreamDestination};
 pub use key::{ReceiverKey, SenderKey};
 pub use link::{Link, MessageReader, ReadOutcome};
 pub use summary::StreamSummary;
+pub use tables::ReceivedTables;
 
 use anyhow::{Context, Result, bail};
 use log_limit::LogLimit;
@@ -27,7 +31,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strangers::Strangers;
 use streams::StreamTable;
+use tables::Digesting;
 use toll_sys::cancel::CancelToken;
+use toll_taps::WritePlaces;
 use toll_wire::stream_protocol::StreamContent;
 
 /// Connections of peers that have not shown yet who they are. They have places of their own: nobody takes one from a stream.
@@ -48,6 +54,8 @@ pub struct ReceiveOptions {
     pub listen: String,
     pub key: ReceiverKey,
     pub destination: StreamDestination,
+    /// Digest closed files of a directory to these, and remove them.
+    pub tables: Option<ReceivedTables>,
     /// Streams at once.
     pub max_streams: usize,
     /// Ends with the first stream.
@@ -81,7 +89,15 @@ pub fn receive_streams(
         .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", options.listen))?;
     let address = listener.local_addr()?;
     // The threads that strangers speak to come after it.
-    toll_taps::drop_privileges(None, &options.destination.places_written().into())?;
+    let trees = options.tables.iter().map(|tables| tables.tables.root.clone()).collect();
+    let places = WritePlaces { files: options.destination.places_written(), trees };
+    toll_taps::drop_privileges(None, &places)?;
+    let directory = match &options.destination {
+        StreamDestination::Directory { path, .. } => Some(path.clone()),
+        StreamDestination::File(_) | StreamDestination::Open(_) => None,
+    };
+    // Held to the end.
+    let lock = directory.as_deref().map(journal::recover).transpose()?.flatten();
     let most = if options.once { 1 } else { options.max_streams };
     let receiver = Arc::new(Receiver {
         key: options.key,
@@ -108,6 +124,19 @@ pub fn receive_streams(
         .spawn(move || accept_connections(&listener, &accepting))
         .context("cannot start a thread to listen with")?;
 
+    let digesting = match (options.tables, directory) {
+        (Some(_), Some(dir)) if lock.is_none() => {
+            bail!(
+                "another receiver writes to {}: with tables, each needs a directory of its own",
+                dir.display()
+            )
+        }
+        (Some(tables), Some(dir)) => {
+            let receiver = Arc::clone(&receiver);
+            Some(Digesting::start(dir, tables, move || receiver.streams.open_files())?)
+        }
+        _ => None,
+    };
     let begun = Instant::now();
     let (mut accounts, mut asked_to_end) = (Vec::new(), None);
     loop {
@@ -141,6 +170,9 @@ pub fn receive_streams(
     receiver.streams.end_all();
     [&receiver.stranger_log, &receiver.stream_log].into_iter().for_each(LogLimit::write_count);
     report_ended(&receiver, &mut accounts, ended)?;
+    if let Some(digesting) = digesting {
+        digesting.finish();
+    }
     match accounts.as_slice() {
         [only] if options.once && !only.whole => bail!("the stream is incomplete"),
         [] if options.once => bail!("no stream was received"),

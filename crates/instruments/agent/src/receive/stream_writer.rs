@@ -9,6 +9,7 @@ use super::destination::{StreamDestination, StreamFiles};
 use super::link::Link;
 use super::{StreamSummary, strip_control};
 use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use toll_wire::stream_protocol::{Chunk, End, Hello};
@@ -39,31 +40,42 @@ struct State {
 }
 
 impl ReceivedStream {
-    /// A new stream. It has the name of its sender's key, whatever the sender says of itself.
-    pub fn new(hello: &Hello<'_>, sender: Option<&str>, destination: StreamDestination) -> Self {
+    /// A stream that this receiver does not know yet. It has the name of its sender's key, whatever the sender says of itself.
+    ///
+    /// # Errors
+    /// Its journal says that it is another sender's.
+    pub fn new(hello: &Hello<'_>, sender: Option<&str>, destination: StreamDestination) -> Result<Self> {
         let host = sender.unwrap_or(hello.host);
-        let writing = StreamFiles::new(destination, host, hello.content);
+        let mut writing = StreamFiles::new(destination, host, hello.content);
+        // Chunks that are gone at both ends are not waited for.
+        let next_chunk =
+            writing.keep_journal(hello.stream, sender)?.map_or(hello.first, |next| next.max(hello.first));
         let host = match strip_control(host) {
             host if host.is_empty() => "a host without a name".into(),
             host => host,
         };
         let mut account = StreamSummary::new(host, hello.content);
-        account.chunks_before = hello.first;
-        Self {
+        account.chunks_before = next_chunk;
+        Ok(Self {
             sender: sender.map(str::to_owned),
             state: Mutex::new(State {
                 summary: account,
                 files: writing,
                 opening: hello.file_header.to_vec(),
                 begun_ns: hello.begun_ns,
-                next_chunk: hello.first,
+                next_chunk,
                 connection: 0,
                 link: None,
                 disconnected_at: None,
                 has_ended: false,
                 is_unreported: false,
             }),
-        }
+        })
+    }
+
+    /// The file that is being written.
+    pub fn open_file(&self) -> Option<PathBuf> {
+        self.lock().files.open_file().map(Path::to_owned)
     }
 
     pub fn sender(&self) -> Option<&str> {
@@ -149,7 +161,7 @@ impl ReceivedStream {
         );
         let plain = inflate.decompress(chunk)?;
         let State { files: writing, opening, summary: account, next_chunk: next, .. } = &mut *state;
-        account.written_bytes += writing.append(opening, plain, chunk.first_ns)?;
+        account.written_bytes += writing.append(opening, plain, chunk.first_ns, *next + 1)?;
         account.chunks += 1;
         account.items += chunk.items;
         account.lost = account.lost.max(chunk.lost);
@@ -188,6 +200,7 @@ impl ReceivedStream {
         if !elsewhere {
             account.written_bytes += writing.finish(opening, end.file_footer, *begun_ns)?;
         }
+        writing.end_journal();
         account.lost = account.lost.max(end.lost);
         account.whole = true;
         (state.has_ended, state.is_unreported) = (true, true);
@@ -280,7 +293,7 @@ mod tests {
             file_header: b"<",
         };
         let destination = StreamDestination::Directory { path: dir.path().into(), rotation };
-        let stream = ReceivedStream::new(&hello, None, destination);
+        let stream = ReceivedStream::new(&hello, None, destination).unwrap();
         let frame = zstd::bulk::compress(b"items", 1).unwrap();
         let mut inflate = ChunkDecompressor::new().unwrap();
         for number in 0..3 {

@@ -8,7 +8,8 @@ use super::destination::StreamDestination;
 use super::link::Link;
 use super::stream_writer::ReceivedStream;
 use anyhow::{Result, bail};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use toll_sys::count_format::format_count;
@@ -93,7 +94,7 @@ impl StreamTable {
             bail!("a sender has at most {most} at once, a quarter of --streams")
         }
         known.evict_ended();
-        let incoming = Arc::new(ReceivedStream::new(hello, sender, self.destination.clone()));
+        let incoming = Arc::new(ReceivedStream::new(hello, sender, self.destination.clone())?);
         known.streams.insert(hello.stream, Arc::clone(&incoming));
         known.order.push_back(hello.stream);
         Ok(incoming)
@@ -111,6 +112,11 @@ impl StreamTable {
     /// True if a stream has a connection and has not ended.
     pub fn is_any_connected(&self) -> bool {
         self.all().iter().any(|incoming| !incoming.has_ended() && incoming.disconnected_at().is_none())
+    }
+
+    /// Files that are being written.
+    pub fn open_files(&self) -> HashSet<PathBuf> {
+        self.all().iter().filter_map(|incoming| incoming.open_file()).collect()
     }
 
     pub fn end_all(&self) {

@@ -126,10 +126,11 @@ impl<'a> Receiver<'a> {
         accounts.remove(0)
     }
 
-    /// Files in the order of their numbers.
+    /// Files in the order of their numbers, without journals.
     pub fn files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<_> =
-            std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let entries = std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap());
+        let shown = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+        let mut files: Vec<_> = shown.map(|entry| entry.path()).collect();
         files.sort_by_key(|file| (file.as_os_str().len(), file.clone()));
         files
     }

@@ -9,6 +9,7 @@ mod ends;
 mod keys;
 mod malformed;
 mod reconnects;
+mod tabled;
 mod units;
 
 use crate::lab::output_text;
@@ -78,6 +79,25 @@ fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end
     stream.finish(&sent.closing).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(std::fs::read(&file).unwrap() == sent.whole());
+}
+
+#[test]
+fn what_is_received_is_in_the_tables_once_though_the_receiver_is_killed() {
+    tabled::assert_once_over_kills(&toll_testkit::lab!(), 8);
+}
+
+#[test]
+fn two_receivers_cannot_make_tables_of_one_directory() {
+    let lab = toll_testkit::lab!();
+    let tables = lab.path("tables");
+    std::fs::create_dir(&tables).unwrap();
+    let first = Receiver::start(&lab, &["--rotate", "1m", "--parquet", &tables]);
+    let key = &first.keys.receiver;
+    let listen = ["receive", "--listen", "127.0.0.1:0", "--key", key, "-w", &first.dir];
+    let refused = lab.toll(&[&listen[..], &["--rotate", "1m", "--parquet", &tables]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(output_text(&refused).contains("needs a directory of its own"), "{}", output_text(&refused));
+    assert_eq!(first.end("TERM").code(), Some(0));
 }
 
 #[test]

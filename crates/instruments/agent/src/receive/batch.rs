@@ -1,0 +1,175 @@
+//! Batches of received files: each is digested to tables as a whole, and its files are removed after.
+//!
+//! A batch is a list, a hidden file beside those that it names. It is written at once before anything is digested, and renamed once
+//! the tables are written.
+//!
+//! # Invariants
+//! A file is in one batch alone. Digested again after a kill, a batch has the same files, the same ID, and so the same tables.
+
+use super::destination::host_of_file;
+use anyhow::{Context, Result};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use toll_sys::{private_dir, private_file};
+
+/// Files of a batch, in bytes together: beyond it the rest waits for the next one.
+const MAX_BYTES: u64 = 256 << 20;
+const BEGUN: &str = ".batch";
+const DIGESTED: &str = ".digested";
+
+/// Files that are digested together.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Batch {
+    dir: PathBuf,
+    /// Hexadecimal, 16 bytes.
+    id: String,
+    names: Vec<String>,
+}
+
+impl Batch {
+    /// A batch that was begun before and is not digested yet, or a new one of files in `dir` that nobody writes to; `None`: there
+    /// are no files. `open_files` is asked once the directory is read.
+    ///
+    /// # Errors
+    /// The directory cannot be read or written.
+    pub fn take(dir: &Path, open_files: impl FnOnce() -> HashSet<PathBuf>) -> Result<Option<Self>> {
+        // Before anything else: files of a batch that is digested must be in no other.
+        for name in names_in(dir)? {
+            if let Some(id) = id_of(&name, DIGESTED) {
+                Self::read(dir, id, DIGESTED)?.remove_files()?;
+            }
+        }
+        let names = names_in(dir)?;
+        if let Some(id) = names.iter().find_map(|name| id_of(name, BEGUN)) {
+            return Self::read(dir, id, BEGUN).map(Some);
+        }
+        let bytes = |name: &String| std::fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
+        let received = names.into_iter().filter(|name| host_of_file(name).is_some());
+        let mut found: Vec<(String, u64)> = received.map(|name| (name.clone(), bytes(&name))).collect();
+        let open = open_files();
+        found.retain(|(name, _)| !open.contains(&dir.join(name)));
+        found.sort();
+        let mut bytes = 0_u64;
+        let fits = |(_, more): &(String, u64)| {
+            bytes = bytes.saturating_add(*more);
+            bytes <= MAX_BYTES || bytes == *more
+        };
+        let names: Vec<String> = found.into_iter().take_while(fits).map(|(name, _)| name).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let id = private_dir::random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let batch = Self { dir: dir.to_owned(), id, names };
+        private_file::write(&batch.list(BEGUN), &batch.names.join("\n"))?;
+        Ok(Some(batch))
+    }
+
+    fn read(dir: &Path, id: &str, end: &str) -> Result<Self> {
+        let mut batch = Self { dir: dir.to_owned(), id: id.to_owned(), names: Vec::new() };
+        let path = batch.list(end);
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        // None leads out of the directory.
+        batch.names = text.lines().filter(|name| host_of_file(name).is_some()).map(str::to_owned).collect();
+        batch.names.retain(|name| !name.contains('/'));
+        Ok(batch)
+    }
+
+    fn list(&self, end: &str) -> PathBuf {
+        self.dir.join(format!(".{}{end}", self.id))
+    }
+
+    /// Of the tables' names.
+    pub fn id(&self) -> [u8; 16] {
+        let number = u128::from_str_radix(&self.id, 16).unwrap_or_default();
+        number.to_be_bytes()
+    }
+
+    /// Host and path of each file that is there.
+    pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let paths = self.names.iter().filter_map(|name| Some((host_of_file(name)?, self.dir.join(name))));
+        paths.filter(|(_, path)| path.is_file())
+    }
+
+    /// The tables have all of it.
+    ///
+    /// # Errors
+    /// The disk refuses it; the batch is then digested again.
+    pub fn finish(self) -> Result<()> {
+        let (begun, digested) = (self.list(BEGUN), self.list(DIGESTED));
+        std::fs::rename(&begun, &digested).with_context(|| format!("cannot rename {}", begun.display()))?;
+        self.remove_files()
+    }
+
+    fn remove_files(&self) -> Result<()> {
+        let paths = self.names.iter().map(|name| self.dir.join(name));
+        for path in paths.chain([self.list(DIGESTED)]) {
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn names_in(dir: &Path) -> Result<Vec<String>> {
+    let failed = || format!("cannot read {}", dir.display());
+    let entries = std::fs::read_dir(dir).with_context(failed)?;
+    let names = entries.map(|entry| Ok(entry.with_context(failed)?.file_name().into_string().ok()));
+    names.filter_map(Result::transpose).collect()
+}
+
+/// ID of a batch by the name of its list.
+fn id_of<'a>(name: &'a str, end: &str) -> Option<&'a str> {
+    let id = name.strip_prefix('.')?.strip_suffix(end)?;
+    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(batch: &Batch) -> Vec<&str> {
+        batch.names.iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn a_batch_stays_as_it_was_begun_until_it_is_digested_and_takes_no_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(dir.path().join(name), "events").unwrap();
+        ["db1-20231114-221320.queries", "db2-20231114-221320.queries", "notes.txt"]
+            .into_iter()
+            .for_each(write);
+        let open = || HashSet::from([dir.path().join("db2-20231114-221320.queries")]);
+        let first = Batch::take(dir.path(), open).unwrap().unwrap();
+        assert_eq!(names(&first), ["db1-20231114-221320.queries"]);
+        assert_eq!(first.files().map(|(host, _)| host).collect::<Vec<_>>(), ["db1"]);
+        write("db1-20231114-221330.queries");
+        // Killed, and begun again.
+        let again = Batch::take(dir.path(), open).unwrap().unwrap();
+        assert_eq!(again, first);
+        again.finish().unwrap();
+        let second = Batch::take(dir.path(), HashSet::new).unwrap().unwrap();
+        assert_eq!(names(&second), ["db1-20231114-221330.queries", "db2-20231114-221320.queries"]);
+        assert_ne!(second.id(), first.id());
+        // Killed between the two steps of its end.
+        std::fs::rename(second.list(BEGUN), second.list(DIGESTED)).unwrap();
+        assert_eq!(Batch::take(dir.path(), HashSet::new).unwrap(), None);
+        let left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes.txt"]);
+    }
+
+    #[test]
+    fn a_list_names_no_file_of_another_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = "0".repeat(32);
+        let list = "../db1-20231114-221320.queries\nnotes.txt\ndb1-20231114-221320.queries";
+        std::fs::write(dir.path().join(format!(".{id}{BEGUN}")), list).unwrap();
+        let batch = Batch::take(dir.path(), HashSet::new).unwrap().unwrap();
+        assert_eq!(names(&batch), ["db1-20231114-221320.queries"]);
+    }
+}

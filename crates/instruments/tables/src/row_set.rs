@@ -1,0 +1,135 @@
+//! Rows of all three tables: written as files of each hour and shard, and a manifest of each day; read back whole.
+
+use super::column::{Column, write_table};
+use super::compact::read_all;
+use super::manifest::{
+    ALL_DAYS, Manifest, ManifestFile, is_replaced, live_files, read_manifests, write_whole,
+};
+use super::merge::{coverage_rows, digest_rows, text_rows};
+use super::place::{self, Table};
+use super::rows::{CoverageRow, DigestRow, TextRow, coverage_table, digest_table, text_table};
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Rows of the three tables.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RowSet {
+    pub digests: Vec<DigestRow>,
+    pub texts: Vec<TextRow>,
+    pub coverage: Vec<CoverageRow>,
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Of the manifests.
+    pub grain_us: i64,
+    pub replaced: ReplacedFiles,
+}
+
+/// What becomes of a file to be written again, whose rows a compaction has merged meanwhile: it would not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReplacedFiles {
+    /// There are none: its name is new.
+    #[default]
+    New,
+    /// It may hold more than it did: an error.
+    Refused,
+    /// It holds what it did, and counts already.
+    Skipped,
+}
+
+impl RowSet {
+    /// Writes the rows under this name, as one file for each table, hour and shard, then a manifest for each day.
+    ///
+    /// # Errors
+    /// Files cannot be written. Written again, under the same name, they take the place of those that were.
+    pub fn write(&self, root: &Path, name: &str, options: WriteOptions) -> anyhow::Result<()> {
+        let mut files = Files { root, name, options, days: BTreeMap::new() };
+        for (place, rows) in by_place(&self.digests, |row| (row.ts_us, &row.cluster)) {
+            files.write(Table::Digests, place, rows.len(), &digest_table(rows))?;
+        }
+        for (place, rows) in by_place(&self.texts, |row| (row.first_us, &row.cluster)) {
+            files.write(Table::Texts, place, rows.len(), &text_table(rows))?;
+        }
+        for (place, rows) in by_place(&self.coverage, |row| (row.ts_us, &row.cluster)) {
+            files.write(Table::Coverage, place, rows.len(), &coverage_table(&rows))?;
+        }
+        files.days.iter().try_for_each(|(day, manifest)| manifest.write(root, day * 24, name))
+    }
+
+    /// All rows below a root.
+    ///
+    /// # Errors
+    /// A file is not as its manifest says.
+    pub fn read(root: &Path) -> anyhow::Result<Self> {
+        let manifests = read_manifests(root, ALL_DAYS)?;
+        let mut of_table = BTreeMap::<Table, Vec<ManifestFile>>::new();
+        for (path, file) in live_files(manifests.values()) {
+            if let Some(table) = place::table_of_path(path) {
+                of_table.entry(table).or_default().push(file.clone());
+            }
+        }
+        let files = |table| of_table.get(&table).map_or(&[][..], Vec::as_slice);
+        Ok(Self {
+            digests: read_all(root, files(Table::Digests), || digest_table(Vec::new()), digest_rows)?,
+            texts: read_all(root, files(Table::Texts), || text_table(Vec::new()), text_rows)?,
+            coverage: read_all(root, files(Table::Coverage), || coverage_table(&[]), coverage_rows)?,
+        })
+    }
+}
+
+/// Hour and shard.
+type HourAndShard = (i64, u8);
+
+fn by_place<'a, R>(
+    rows: &'a [R],
+    place_of: impl Fn(&'a R) -> (i64, &'a String),
+) -> BTreeMap<HourAndShard, Vec<&'a R>> {
+    let mut places: BTreeMap<HourAndShard, Vec<&R>> = BTreeMap::new();
+    for row in rows {
+        let (ts_us, cluster) = place_of(row);
+        places.entry((place::hour_of(ts_us), place::shard_of(cluster))).or_default().push(row);
+    }
+    places
+}
+
+/// Files being written.
+struct Files<'a> {
+    root: &'a Path,
+    name: &'a str,
+    options: WriteOptions,
+    /// Manifest of each day since 1970.
+    days: BTreeMap<i64, Manifest>,
+}
+
+impl Files<'_> {
+    fn write(
+        &mut self,
+        table: Table,
+        (hour, shard): HourAndShard,
+        rows: usize,
+        columns: &[Column],
+    ) -> anyhow::Result<()> {
+        let mut bytes = Vec::new();
+        write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
+        let path = format!("{}/{}.parquet", place::shard_directory(table, hour, shard)?, self.name);
+        if self.options.replaced != ReplacedFiles::New && is_replaced(self.root, hour, &path)? {
+            if self.options.replaced == ReplacedFiles::Skipped {
+                return Ok(());
+            }
+            bail!(
+                "the hours of {} are merged (toll-fleet compact), and what is read again would not count: \
+                 write it to another directory",
+                path.split('/').find(|part| part.starts_with("day=")).unwrap_or_default()
+            );
+        }
+        write_whole(self.root, &path, &bytes)?;
+        let grain_us = self.options.grain_us;
+        let new = || Manifest { grain_us, ..Manifest::new() };
+        let manifest = self.days.entry(hour.div_euclid(24)).or_insert_with(new);
+        manifest.files.push(ManifestFile::of(path, rows, &bytes));
+        Ok(())
+    }
+}
