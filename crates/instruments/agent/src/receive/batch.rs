@@ -37,6 +37,8 @@ impl Batch {
         for name in names_in(dir)? {
             if let Some(id) = id_of(&name, DIGESTED) {
                 Self::read(dir, id, DIGESTED)?.remove_files()?;
+            } else if is_unfinished(&name) {
+                let _gone = std::fs::remove_file(dir.join(&name));
             }
         }
         let names = names_in(dir)?;
@@ -115,6 +117,12 @@ impl Batch {
     }
 }
 
+/// A list that a kill cut short: `.ID.batch.RANDOM.part`.
+fn is_unfinished(name: &str) -> bool {
+    let list = name.strip_suffix(".part").and_then(|rest| rest.rsplit_once('.'));
+    list.is_some_and(|(list, _)| id_of(list, BEGUN).or_else(|| id_of(list, DIGESTED)).is_some())
+}
+
 fn names_in(dir: &Path) -> Result<Vec<String>> {
     let failed = || format!("cannot read {}", dir.display());
     let entries = std::fs::read_dir(dir).with_context(failed)?;
@@ -148,7 +156,9 @@ mod tests {
         assert_eq!(names(&first), ["db1-20231114-221320.queries"]);
         assert_eq!(first.files().map(|(host, _)| host).collect::<Vec<_>>(), ["db1"]);
         write("db1-20231114-221330.queries");
-        // Killed, and begun again.
+        // Killed, while another list was written, and begun again.
+        let id = "1".repeat(32);
+        write(&format!(".{id}{BEGUN}.aBc9.part"));
         let again = Batch::take(dir.path(), open).unwrap().unwrap();
         assert_eq!(again, first);
         again.finish().unwrap();
