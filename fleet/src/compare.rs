@@ -62,8 +62,13 @@ pub async fn sides(
             ((range, Some(others)), (range, Some(is_host)))
         }
     };
-    let before = side(root, before, "before, or of the others").await?;
-    Ok((before, side(root, after, "after, or of this host").await?))
+    let side = async |(range, of), name: &str| {
+        side(root, Side { range, of })
+            .await?
+            .with_context(|| format!("there are no rows {name}: there is nothing to compare"))
+    };
+    let before = side(before, "before, or of the others").await?;
+    Ok((before, side(after, "after, or of this host").await?))
 }
 
 async fn clusters_of(root: &Path, range: TimeRange, host: &str) -> anyhow::Result<Vec<Expr>> {
@@ -78,15 +83,20 @@ async fn clusters_of(root: &Path, range: TimeRange, host: &str) -> anyhow::Resul
     Ok(names)
 }
 
-async fn side(
-    root: &Path,
-    (range, of): (TimeRange, Option<Expr>),
-    name: &str,
-) -> anyhow::Result<DigestResult> {
-    let session = tables::open(root, range, of).await?;
-    digest_of(&session)
-        .await?
-        .with_context(|| format!("there are no rows {name}: there is nothing to compare"))
+/// Rows of a time, and of those hosts and clusters that a condition chooses; `None`: all.
+#[derive(Debug, Clone)]
+pub struct Side {
+    pub range: TimeRange,
+    pub of: Option<Expr>,
+}
+
+/// Its rows as one digest. `None`: there are none.
+///
+/// # Errors
+/// The tables cannot be read.
+pub async fn side(root: &Path, side: Side) -> anyhow::Result<Option<DigestResult>> {
+    let session = tables::open(root, side.range, side.of).await?;
+    digest_of(&session).await
 }
 
 /// All rows as one digest whose bins of time are the repeats. `None`: no rows.

@@ -3,10 +3,12 @@
 mod columns;
 mod compare;
 mod histogram;
+mod live_table;
 mod print;
 mod queries;
 mod simulate;
 mod tables;
+mod watch;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -15,19 +17,24 @@ use datafusion::arrow::array::RecordBatch;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tables::{TimeRange, unix_us};
 use toll_digest::TimeBound;
 use toll_sys::count_format::format_count;
 use toll_sys::number_format::format_megabytes;
+use toll_sys::prometheus::MetricsListener;
 use toll_sys::signals;
 use toll_sys::units::{self, Percent};
 use toll_tables::Grain;
 
 /// Exit code of what a signal ended.
 const INTERRUPTED: u8 = 130;
+/// Exit code of `watch --at` with alerts.
+const ALERTS: u8 = 3;
+/// How often it is looked whether an interval is over, or a signal came.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const DAY: Duration = Duration::from_hours(24);
 
 /// Rank the queries of many hosts, from tables of their digests
@@ -42,7 +49,7 @@ const DAY: Duration = Duration::from_hours(24);
     toll-fleet compare --tables /var/lib/toll/tables --at '2026-11-21 14:00' --since '2026-11-21 12:00'\n  \
     toll-fleet class A88E850C664D65442BCCA77FCE7C6843 --tables /var/lib/toll/tables\n  \
     toll-fleet sql --tables /var/lib/toll/tables 'SELECT host, sum(n) FROM digests GROUP BY host'\n\
-    Exit codes: 0 done; 1 it failed; 2 wrong arguments; 130 interrupted."
+    Exit codes: 0 done; 1 it failed; 2 wrong arguments; 3 watch --at has alerts; 130 interrupted."
 )]
 struct Fleet {
     #[command(subcommand)]
@@ -99,6 +106,32 @@ enum Command {
         /// Only hours or days that ended so long ago: files may arrive late
         #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "2h")]
         older_than: Duration,
+    },
+    /// Alert about classes that are slower or new, and about hosts that are silent
+    ///
+    /// A class is reported once two intervals in a row differ from the day before them.
+    Watch {
+        /// Directory of the tables
+        #[arg(long, value_name = "DIR")]
+        tables: PathBuf,
+        /// Length of an interval, each of which is judged once it is over
+        #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "10m")]
+        every: Duration,
+        /// Judge an interval so long after its end: files may arrive late
+        #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "15m")]
+        delay: Duration,
+        /// Smallest change of the typical query time that counts
+        #[arg(long, value_name = "PERCENT", default_value = "10%")]
+        min_change: Percent,
+        /// Offer the alerts to Prometheus at this address or port
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        metrics: Option<String>,
+        /// Post them to this URL, in the format of Prometheus' Alertmanager: its `/api/v2/alerts`
+        #[arg(long, value_name = "URL")]
+        webhook: Option<String>,
+        /// Judge once, as of this time; exit code 3: there are alerts
+        #[arg(long, value_name = "TIME", conflicts_with_all = ["delay", "metrics"])]
+        at: Option<TimeBound>,
     },
     /// Remove days that are older than an age
     Prune {
@@ -224,6 +257,23 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hosts { source } => (Question::Sql(queries::HOSTS.to_owned()), source),
         Command::Sql { statement, source } => (Question::Sql(statement), source),
         Command::Compact { tables, grain, older_than } => return compact(&tables, grain, older_than),
+        Command::Watch {
+            tables,
+            every,
+            delay,
+            min_change: Percent(min_change_pct),
+            metrics,
+            webhook,
+            at,
+        } => {
+            let watch = Watch { tables, every_us: to_us(every).max(1), min_change_pct, webhook };
+            if let Some(at) = at {
+                let alerts = runtime.block_on(watch.judge(unix_us(at), &mut out))?;
+                out.flush()?;
+                return Ok(if alerts.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ALERTS) });
+            }
+            return watch.run(&runtime, to_us(delay), metrics.as_deref(), &mut out);
+        }
         Command::Prune { tables, older_than } => {
             let days = toll_tables::prune(&tables, now_us()?.saturating_sub(to_us(older_than)))?;
             writeln!(out, "removed {}", format_count(days, "day"))?;
@@ -338,6 +388,64 @@ fn simulate(like: &Path, root: &Path, plan: simulate::Plan) -> anyhow::Result<Ex
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Options of `watch`.
+struct Watch {
+    tables: PathBuf,
+    every_us: i64,
+    min_change_pct: f64,
+    webhook: Option<String>,
+}
+
+impl Watch {
+    /// Prints a JSON object for each alert.
+    async fn judge(&self, at_us: i64, out: &mut impl Write) -> anyhow::Result<Vec<watch::Alert>> {
+        let alerts = watch::judge(&self.tables, at_us, self.every_us, self.min_change_pct).await?;
+        for alert in &alerts {
+            writeln!(out, "{}", serde_json::to_string(alert)?)?;
+        }
+        if let Some(url) = &self.webhook {
+            watch::post(url, &alerts)?;
+        }
+        Ok(alerts)
+    }
+
+    /// Judges each interval, until a signal.
+    fn run(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        delay_us: i64,
+        metrics: Option<&str>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<ExitCode> {
+        let stop = stop_at_signals()?;
+        let page = Arc::new(Mutex::new(watch::metrics(&[], 0)));
+        if let Some(address) = metrics {
+            let shown = Arc::clone(&page);
+            let text = move || shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let at = MetricsListener::bind(address)?.serve(text)?;
+            writeln!(std::io::stderr(), "toll-fleet: metrics at http://{at}/metrics")?;
+        }
+        let mut judged_us = None;
+        while !stop.load(Ordering::Relaxed) {
+            let due_us = (now_us()? - delay_us).div_euclid(self.every_us) * self.every_us;
+            if judged_us != Some(due_us) {
+                // A collector that is away, or a file that is being replaced, is there again later.
+                match runtime.block_on(self.judge(due_us, out)) {
+                    Ok(alerts) => {
+                        *page.lock().unwrap_or_else(PoisonError::into_inner) =
+                            watch::metrics(&alerts, due_us);
+                    }
+                    Err(error) => writeln!(std::io::stderr(), "toll-fleet: {error:#}")?,
+                }
+                out.flush()?;
+                judged_us = Some(due_us);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(ExitCode::from(INTERRUPTED))
+    }
 }
 
 fn now_us() -> anyhow::Result<i64> {

@@ -4,88 +4,15 @@
 #![allow(clippy::disallowed_methods, reason = "the program is started as its users start it")]
 #![allow(clippy::float_cmp, reason = "whole numbers")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
+mod fixtures;
+
+use fixtures::{Draws, fleet, number, rows, write_changed, write_tables};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
-use toll_digest::classes::{Digest, Settings};
-use toll_tables::{Source, Stretch, TableWriter};
-use toll_wire::event::{CommandKind, Event, Sink};
-
-/// 2025-11-26 14:00 UTC.
-const BEGIN_US: i64 = 1_764_165_600_000_000;
-const MINUTE_US: i64 = 60_000_000;
-
-/// Draws from 0 to 1, the same each time (Knuth's MMIX generator).
-struct Draws(u64);
-
-impl Draws {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-/// Times of all queries of each class (`summary`), on all hosts.
-type Times = BTreeMap<String, Vec<u64>>;
-
-/// Three hosts, two hours, four classes. Host 2 ends after an hour.
-fn write_tables(root: &Path) -> Times {
-    let mut draws = Draws(3);
-    let mut times = Times::new();
-    for host in 0..3_u8 {
-        let source = Source {
-            host: format!("db{host}"),
-            cluster: if host == 0 { "a".into() } else { "b".into() },
-            source: "packets",
-            id: [host; 16],
-        };
-        let mut writer = TableWriter::open(root.into(), source, Duration::from_mins(10)).unwrap();
-        for minute in 0..if host == 2 { 60 } else { 120 } {
-            let mut digest = Digest::new(Settings::default());
-            for _ in 0..(draws.next() * 20.0) as u32 {
-                let table = ["cart", "item", "user", "visit"][(draws.next() * draws.next() * 4.0) as usize];
-                let query_ns = (100_000.0 / (draws.next() + 0.001)) as u64;
-                let text = format!("select a from {table} where id = 'hush'");
-                digest.on_event(&Event {
-                    kind: CommandKind::Query,
-                    text: text.as_bytes(),
-                    query_ns: Some(query_ns),
-                    ..Event::default()
-                });
-                times.entry(format!("SELECT {table}")).or_default().push(query_ns);
-            }
-            digest.settle();
-            let stretch = Stretch {
-                begin_us: BEGIN_US + minute * MINUTE_US,
-                width_us: MINUTE_US,
-                digest: &digest,
-                lost: u64::from(host),
-                sampled_share: 1.0,
-            };
-            writer.add(&stretch).unwrap();
-        }
-        writer.flush().unwrap();
-    }
-    times
-}
-
-fn fleet(args: &[&str], root: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_toll-fleet"));
-    command.args(args).arg("--tables").arg(root).env("TZ", "UTC").output().unwrap()
-}
-
-fn rows(args: &[&str], root: &Path) -> Vec<Value> {
-    let output = fleet(&[args, &["--json"]].concat(), root);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn number(row: &Value, key: &str) -> f64 {
-    row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
-}
 
 #[test]
 fn the_ranking_of_all_hosts_is_that_of_all_queries() {
@@ -161,44 +88,6 @@ fn what_cannot_be_answered_is_said() {
     std::fs::write(manifest, evil).unwrap();
     let output = fleet(&["top"], root.path());
     assert!(String::from_utf8_lossy(&output.stderr).contains("not below"), "{output:?}");
-}
-
-/// Six hosts of one cluster, four hours of each minute; statements on `cart` take 1.3 times as long on db5, and from 16:00 on 1.5
-/// times on all.
-fn write_changed(root: &Path) {
-    let mut draws = Draws(7);
-    for host in 0..6_u8 {
-        let source = Source {
-            host: format!("db{host}"),
-            cluster: "shop".into(),
-            source: "packets",
-            id: [100 + host; 16],
-        };
-        let mut writer = TableWriter::open(root.into(), source, Duration::from_mins(10)).unwrap();
-        for minute in 0..240 {
-            let mut digest = Digest::new(Settings::default());
-            for n in 0..120 {
-                let table = ["cart", "item", "user", "visit", "note", "tag"][n % 6];
-                let mut ns = 1e6 * (1.0 + (n % 6) as f64) * (0.5 + draws.next());
-                if table == "cart" {
-                    ns *= if host == 5 { 1.3 } else { 1.0 } * if minute >= 120 { 1.5 } else { 1.0 };
-                }
-                let text = format!("select a from {table} where id = {n}");
-                let query_ns = Some(ns as u64);
-                digest.on_event(&Event { text: text.as_bytes(), query_ns, ..Event::default() });
-            }
-            digest.settle();
-            let stretch = Stretch {
-                begin_us: BEGIN_US + minute * MINUTE_US,
-                width_us: MINUTE_US,
-                digest: &digest,
-                lost: 0,
-                sampled_share: 1.0,
-            };
-            writer.add(&stretch).unwrap();
-        }
-        writer.flush().unwrap();
-    }
 }
 
 /// Fingerprints by what the comparison says of them.

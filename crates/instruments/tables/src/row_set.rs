@@ -9,6 +9,7 @@ use super::merge::{coverage_rows, digest_rows, text_rows};
 use super::place::{self, Table};
 use super::rows::{CoverageRow, DigestRow, TextRow, coverage_table, digest_table, text_table};
 use anyhow::{Context, bail};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -78,6 +79,21 @@ impl RowSet {
             coverage: read_all(root, files(Table::Coverage), || coverage_table(&[]), coverage_rows)?,
         })
     }
+}
+
+/// A file of a table without rows: its columns.
+///
+/// # Errors
+/// Never, but for a fault of the library.
+pub fn empty_file(table: Table) -> anyhow::Result<Bytes> {
+    let columns = match table {
+        Table::Digests => digest_table(Vec::new()),
+        Table::Texts => text_table(Vec::new()),
+        Table::Coverage => coverage_table(&[]),
+    };
+    let mut bytes = Vec::new();
+    write_table(&columns, &mut bytes).context("cannot make a Parquet file")?;
+    Ok(bytes.into())
 }
 
 /// Hour and shard.

@@ -1,0 +1,173 @@
+//! Command `watch`: alerts for classes that are slower or new, and for hosts that fell silent.
+//!
+//! Keeps no state: each answer follows from the tables. A class is reported once two intervals in a row differ from the day before
+//! them, so that chance has to strike twice.
+
+use crate::columns;
+use crate::compare::{self, Side};
+use crate::tables::{self, TimeRange, rows};
+use anyhow::Context;
+use datafusion::logical_expr::{Expr, col, lit};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use toll_digest::compare::{Change, Comparison, compare};
+use toll_sys::prometheus::{MetricSpec, MetricsPage};
+
+/// The time before, with which intervals are compared.
+const BASELINE_US: i64 = 86_400_000_000;
+/// A collector of alerts that answers later is not waited for.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Metrics of `--metrics`.
+pub const METRICS: [MetricSpec; 3] = [
+    ("toll_fleet_alert", "gauge", "An alert of the last interval; kind is slower, new or silent."),
+    ("toll_fleet_alerts", "gauge", "Alerts of the last interval."),
+    ("toll_fleet_judged_timestamp_seconds", "gauge", "End of the last interval that was judged."),
+];
+
+/// Something to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Alert {
+    /// `slower`, `new` or `silent`.
+    pub kind: &'static str,
+    pub cluster: String,
+    /// Of a host that is silent.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// Of a class: its ID, and what it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub class: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub summary: String,
+}
+
+/// Alerts of two intervals of `every_us` that end at `at_us`.
+///
+/// # Errors
+/// The tables cannot be read.
+pub async fn judge(
+    root: &Path,
+    at_us: i64,
+    every_us: i64,
+    min_change_pct: f64,
+) -> anyhow::Result<Vec<Alert>> {
+    let range = |since_us, until_us| TimeRange { since_us, until_us };
+    let baseline = range(at_us - 2 * every_us - BASELINE_US, at_us - 2 * every_us);
+    let intervals = [range(baseline.until_us, at_us - every_us), range(at_us - every_us, at_us)];
+    let mut alerts = Vec::new();
+    for (cluster, silent) in clusters(root, baseline, intervals[1]).await? {
+        let name = |host| Alert { kind: "silent", cluster: cluster.clone(), host, ..Alert::of("", "") };
+        alerts.extend(silent.into_iter().map(name));
+        let of: Expr = col("cluster").eq(lit(cluster.as_str()));
+        let Some(before) = compare::side(root, Side { range: baseline, of: Some(of.clone()) }).await? else {
+            continue;
+        };
+        let mut found: Option<BTreeSet<Alert>> = None;
+        for range in intervals {
+            let Some(after) = compare::side(root, Side { range, of: Some(of.clone()) }).await? else {
+                found = None;
+                break;
+            };
+            let reported = reported(&compare(&before, &after, min_change_pct), &cluster);
+            found = Some(match found {
+                None => reported,
+                Some(earlier) => earlier.intersection(&reported).cloned().collect(),
+            });
+        }
+        alerts.extend(found.unwrap_or_default());
+    }
+    Ok(alerts)
+}
+
+impl Alert {
+    fn of(kind: &'static str, cluster: &str) -> Self {
+        Self {
+            kind,
+            cluster: cluster.to_owned(),
+            host: String::new(),
+            class: String::new(),
+            summary: String::new(),
+        }
+    }
+}
+
+fn reported(comparison: &Comparison<'_>, cluster: &str) -> BTreeSet<Alert> {
+    let alert = |kind, class: &toll_digest::classes::Class| Alert {
+        class: class.id.to_string(),
+        summary: String::from_utf8_lossy(&class.distill).into_owned(),
+        ..Alert::of(kind, cluster)
+    };
+    (comparison.classes.iter())
+        .filter_map(|compared| match (compared.change, compared.after) {
+            (Change::Slower, Some(class)) => Some(alert("slower", class)),
+            (Change::New, Some(class)) => Some(alert("new", class)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Each cluster, and those of its hosts that were there before and are not in the interval.
+async fn clusters(
+    root: &Path,
+    before: TimeRange,
+    interval: TimeRange,
+) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    let range = TimeRange { since_us: before.since_us, until_us: interval.until_us };
+    let session = tables::open(root, range, None).await?;
+    // A host counts as there while its last stretch reaches into the interval.
+    let sql = format!(
+        "SELECT cluster, host, max(CAST(ts AS BIGINT) + width_us) > {} AS is_there FROM coverage
+         GROUP BY cluster, host ORDER BY cluster, host",
+        interval.since_us
+    );
+    let mut clusters: Vec<(String, Vec<String>)> = Vec::new();
+    for batch in rows(&session, &sql).await? {
+        let (names, hosts) = (columns::texts(&batch, "cluster"), columns::texts(&batch, "host"));
+        let there = batch.column_by_name("is_there").context("no column is_there")?;
+        let there = datafusion::arrow::array::AsArray::as_boolean(there).clone();
+        for (row, (name, host)) in names.into_iter().zip(hosts).enumerate() {
+            if clusters.last().is_none_or(|(last, _)| *last != name) {
+                clusters.push((name, Vec::new()));
+            }
+            if let (false, Some((_, silent))) = (there.value(row), clusters.last_mut()) {
+                silent.push(host);
+            }
+        }
+    }
+    Ok(clusters)
+}
+
+/// The page of `--metrics`.
+pub fn metrics(alerts: &[Alert], at_us: i64) -> String {
+    let mut page = MetricsPage::new(&METRICS);
+    page.add_metric("toll_fleet_alerts", alerts.len());
+    page.add_metric("toll_fleet_judged_timestamp_seconds", at_us as f64 / 1e6);
+    page.add_family("toll_fleet_alert");
+    for Alert { kind, cluster, host, class, summary } in alerts {
+        let labels =
+            [("kind", *kind), ("cluster", cluster), ("host", host), ("class", class), ("query", summary)];
+        page.add_value("toll_fleet_alert", &labels, 1);
+    }
+    page.into_text()
+}
+
+/// Posts the alerts as Prometheus' Alertmanager takes them (`/api/v2/alerts`); it ends those that are not posted again.
+///
+/// # Errors
+/// It does not take them.
+pub fn post(url: &str, alerts: &[Alert]) -> anyhow::Result<()> {
+    let body: Vec<serde_json::Value> = alerts
+        .iter()
+        .map(|alert| {
+            let mut labels = serde_json::to_value(alert)?;
+            labels["alertname"] = format!("toll_fleet_{}", alert.kind).into();
+            Ok(serde_json::json!({ "labels": labels }))
+        })
+        .collect::<anyhow::Result<_>>()?;
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(WEBHOOK_TIMEOUT)).build().into();
+    let sent = agent.post(url).header("Content-Type", "application/json").send(serde_json::to_string(&body)?);
+    sent.map(drop).with_context(|| format!("{url} does not take the alerts"))
+}
