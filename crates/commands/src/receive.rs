@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-
 use toll_agent::receive::{self, ReceiveOptions, ReceivedTables, ReceiverKey, Rotation, StreamDestination};
 use toll_agent::rotation::Rotate;
 use toll_agent::table_options::TableOptions;

@@ -19,7 +19,7 @@ mod split;
 mod writer;
 
 pub use compact::{Compacted, Grain, compact};
-pub use manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests};
+pub use manifest::{ALL_DAYS, Manifest, ManifestFile, is_empty, live_files, read_manifests};
 pub use merge::{merge_digests, merge_texts};
 pub use place::{Table, hour_of_path, id_of_files, shard_of, table_of_path};
 pub use prune::prune;

@@ -66,6 +66,14 @@ pub fn read_manifests(root: &Path, days: RangeInclusive<i64>) -> anyhow::Result<
     Ok(found)
 }
 
+/// True if there are no manifests of any day; none is read.
+///
+/// # Errors
+/// The root cannot be read.
+pub fn is_empty(root: &Path) -> anyhow::Result<bool> {
+    Ok(place::day_directories(root, "manifests")?.is_empty())
+}
+
 /// `None`: it is not there.
 fn read_manifest(root: &Path, path: &Path) -> anyhow::Result<Option<Manifest>> {
     let read = std::fs::read(path);

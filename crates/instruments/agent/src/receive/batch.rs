@@ -60,7 +60,7 @@ impl Batch {
         if names.is_empty() {
             return Ok(None);
         }
-        let id = private_dir::random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = format!("{:032x}", u128::from_be_bytes(private_dir::random_bytes()?));
         let batch = Self { dir: dir.to_owned(), id, names };
         private_file::write(&batch.list(BEGUN), &batch.names.join("\n"))?;
         Ok(Some(batch))

@@ -65,8 +65,7 @@ impl Journal {
     /// # Errors
     /// The stream is another sender's.
     pub fn open(dir: &Path, stream: StreamId, sender: Option<&str>) -> Result<(Self, Option<u64>)> {
-        let id: String = stream.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = dir.join(format!(".{id}{NAME_END}"));
+        let path = dir.join(format!(".{:032x}{NAME_END}", u128::from_be_bytes(stream)));
         let sender = sender.unwrap_or_default().to_owned();
         let known = std::fs::read_to_string(&path).ok().and_then(|text| Record::parse(&text));
         ensure!(
