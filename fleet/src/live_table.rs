@@ -78,7 +78,7 @@ impl TableProvider for LiveTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let range = asked_range(filters, self.time_column());
+        let range = time_range(filters, self.time_column());
         // All of its causes on one line, as of the program's other errors.
         let files = self.files(range).map_err(|error| DataFusionError::Execution(format!("{error:#}")))?;
         if files.is_empty() {
@@ -94,7 +94,7 @@ impl TableProvider for LiveTable {
 }
 
 /// The time that conditions on a column leave: all of it, where they are of another form.
-fn asked_range(filters: &[Expr], column: &str) -> TimeRange {
+fn time_range(filters: &[Expr], column: &str) -> TimeRange {
     let mut range = TimeRange::ALL;
     let of_between = |filter: &Expr| match filter {
         // As Grafana asks.
@@ -151,7 +151,7 @@ mod tests {
             (vec![col("n").gt(moment(5)), ts().gt(lit(5))], i64::MIN, i64::MAX),
             (vec![ts().gt(moment(5)).or(ts().lt(moment(3)))], i64::MIN, i64::MAX),
         ] {
-            assert_eq!(asked_range(&filters, "ts"), TimeRange { since_us, until_us }, "{filters:?}");
+            assert_eq!(time_range(&filters, "ts"), TimeRange { since_us, until_us }, "{filters:?}");
         }
     }
 }

@@ -270,6 +270,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             if let Some(at) = at {
                 let alerts = runtime.block_on(watch.judge(unix_us(at), &mut out))?;
                 out.flush()?;
+                watch.post(&alerts)?;
                 return Ok(if alerts.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ALERTS) });
             }
             return watch.run(&runtime, to_us(delay), metrics.as_deref(), &mut out);
@@ -310,7 +311,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked of the tables.
+/// A question to the tables.
 enum Question {
     Sql(String),
     /// So many classes, first ranked by what is cheap to read: histograms are those of the ranked alone.
@@ -405,10 +406,13 @@ impl Watch {
         for alert in &alerts {
             writeln!(out, "{}", serde_json::to_string(alert)?)?;
         }
-        if let Some(url) = &self.webhook {
-            watch::post(url, &alerts)?;
-        }
         Ok(alerts)
+    }
+
+    fn post(&self, alerts: &[watch::Alert]) -> anyhow::Result<()> {
+        // Until the interval after the next one: an alert that is not posted again ends by itself.
+        let end_us = now_us()?.saturating_add(self.every_us.saturating_mul(2));
+        self.webhook.as_ref().map_or(Ok(()), |url| watch::post(url, alerts, end_us))
     }
 
     /// Judges each interval, until a signal.
@@ -431,13 +435,13 @@ impl Watch {
         while !stop.load(Ordering::Relaxed) {
             let due_us = (now_us()? - delay_us).div_euclid(self.every_us) * self.every_us;
             if judged_us != Some(due_us) {
+                let judged = runtime.block_on(self.judge(due_us, out)).and_then(|alerts| {
+                    *page.lock().unwrap_or_else(PoisonError::into_inner) = watch::metrics(&alerts, due_us);
+                    self.post(&alerts)
+                });
                 // A collector that is away, or a file that is being replaced, is there again later.
-                match runtime.block_on(self.judge(due_us, out)) {
-                    Ok(alerts) => {
-                        *page.lock().unwrap_or_else(PoisonError::into_inner) =
-                            watch::metrics(&alerts, due_us);
-                    }
-                    Err(error) => writeln!(std::io::stderr(), "toll-fleet: {error:#}")?,
+                if let Err(error) = judged {
+                    writeln!(std::io::stderr(), "toll-fleet: {error:#}")?;
                 }
                 out.flush()?;
                 judged_us = Some(due_us);

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use toll_digest::TimeBound;
-use toll_tables::{ALL_DAYS, Table, read_manifests};
+use toll_tables::{Table, is_empty};
 
 /// Unix time, microseconds: `since` is in the range, `until` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,9 +54,9 @@ const DAY_US: i64 = 24 * HOUR_US;
 /// A session that knows toll's functions and the tables `digests`, `texts` and `coverage` of a directory.
 ///
 /// # Errors
-/// The directory or a manifest cannot be read, or it holds no tables.
+/// The directory cannot be read, or it holds no tables.
 pub fn session(root: &Path) -> anyhow::Result<SessionContext> {
-    if read_manifests(root, ALL_DAYS)?.is_empty() {
+    if is_empty(root)? {
         bail!(
             "{} has no tables: `toll capture --digest --every 1m --parquet {}` writes them",
             root.display(),

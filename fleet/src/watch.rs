@@ -8,6 +8,7 @@ use crate::compare::{self, Side};
 use crate::tables::{self, TimeRange, rows};
 use anyhow::Context;
 use datafusion::logical_expr::{Expr, col, lit};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -153,17 +154,18 @@ pub fn metrics(alerts: &[Alert], at_us: i64) -> String {
     page.into_text()
 }
 
-/// Posts the alerts as Prometheus' Alertmanager takes them (`/api/v2/alerts`); it ends those that are not posted again.
+/// Posts the alerts as Prometheus' Alertmanager takes them (`/api/v2/alerts`). They end at `end_us` if they are not posted again.
 ///
 /// # Errors
 /// It does not take them.
-pub fn post(url: &str, alerts: &[Alert]) -> anyhow::Result<()> {
+pub fn post(url: &str, alerts: &[Alert], end_us: i64) -> anyhow::Result<()> {
+    let end = Timestamp::from_microsecond(end_us).context("no such time")?.to_string();
     let body: Vec<serde_json::Value> = alerts
         .iter()
         .map(|alert| {
             let mut labels = serde_json::to_value(alert)?;
             labels["alertname"] = format!("toll_fleet_{}", alert.kind).into();
-            Ok(serde_json::json!({ "labels": labels }))
+            Ok(serde_json::json!({ "labels": labels, "endsAt": end }))
         })
         .collect::<anyhow::Result<_>>()?;
     let agent: ureq::Agent =

@@ -54,6 +54,7 @@ fn a_class_that_becomes_slower_raises_an_alert_and_nothing_does_before() {
     );
     let posted = posted.join().unwrap();
     assert_eq!(posted[0]["labels"]["alertname"], "toll_fleet_slower");
+    assert!(posted[0]["endsAt"].as_str().unwrap().ends_with('Z'), "{posted}");
     assert_eq!(posted[0]["labels"]["class"], alert["class"]);
 }
 
