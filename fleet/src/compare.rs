@@ -1,13 +1,12 @@
 //! Command `compare`: two selections of rows, judged as `toll digest --compare` judges two captures.
 
 use crate::columns::{histogram, id, int, optional_int, texts};
-use crate::tables::{self, TimeRange, rows};
+use crate::tables::{Tables, TimeRange, rows, unix_us};
 use anyhow::{Context, bail, ensure};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::SessionContext;
 use std::collections::HashMap;
-use std::path::Path;
 use std::str::FromStr;
 use toll_digest::classes::{BINS_MAX, Class, Digest, GroupBy, Measure, RestOfClasses, Settings};
 use toll_digest::{DigestResult, InputSource, TimeBound};
@@ -33,7 +32,7 @@ impl FromStr for RangeArgument {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (from, until) = text.split_once("..").context("it is FROM..UNTIL, such as 2d..1d")?;
-        let us = |text: &str| TimeBound::from_str(text).map(tables::unix_us);
+        let us = |text: &str| TimeBound::from_str(text).map(unix_us);
         let range = TimeRange { since_us: us(from)?, until_us: us(until)? };
         ensure!(range.since_us < range.until_us, "it ends before it begins");
         Ok(Self(range))
@@ -45,7 +44,7 @@ impl FromStr for RangeArgument {
 /// # Errors
 /// The tables cannot be read, or a side has no rows.
 pub async fn sides(
-    root: &Path,
+    tables: &Tables,
     range: TimeRange,
     baseline: &Baseline,
 ) -> anyhow::Result<(DigestResult, DigestResult)> {
@@ -56,14 +55,14 @@ pub async fn sides(
         ),
         Baseline::Range(before) => ((*before, None), (range, None)),
         Baseline::ClusterOf(host) => {
-            let clusters = clusters_of(root, range, host).await?;
+            let clusters = clusters_of(tables, range, host).await?;
             let is_host = col("host").eq(lit(host.as_str()));
             let others = col("cluster").in_list(clusters, false).and(Expr::Not(Box::new(is_host.clone())));
             ((range, Some(others)), (range, Some(is_host)))
         }
     };
     let side = async |(range, of), name: &str| {
-        side(root, Side { range, of })
+        side(tables, Side { range, of })
             .await?
             .with_context(|| format!("there are no rows {name}: there is nothing to compare"))
     };
@@ -71,8 +70,8 @@ pub async fn sides(
     Ok((before, side(after, "after, or of this host").await?))
 }
 
-async fn clusters_of(root: &Path, range: TimeRange, host: &str) -> anyhow::Result<Vec<Expr>> {
-    let session = tables::open(root, range, Some(col("host").eq(lit(host)))).await?;
+async fn clusters_of(tables: &Tables, range: TimeRange, host: &str) -> anyhow::Result<Vec<Expr>> {
+    let session = tables.within(range, Some(col("host").eq(lit(host)))).await?;
     let found = rows(&session, "SELECT DISTINCT cluster FROM coverage").await?;
     let names = found.iter().flat_map(|batch| texts(batch, "cluster")).map(lit).collect::<Vec<Expr>>();
     if names.is_empty() {
@@ -94,8 +93,8 @@ pub struct Side {
 ///
 /// # Errors
 /// The tables cannot be read.
-pub async fn side(root: &Path, side: Side) -> anyhow::Result<Option<DigestResult>> {
-    let session = tables::open(root, side.range, side.of).await?;
+pub async fn side(tables: &Tables, side: Side) -> anyhow::Result<Option<DigestResult>> {
+    let session = tables.within(side.range, side.of).await?;
     digest_of(&session).await
 }
 

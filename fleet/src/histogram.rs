@@ -2,14 +2,14 @@
 //!
 //! Merging adds counts of equal buckets: no error comes of it, in whatever order and over however many threads.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, Int64Builder, ListArray, StructArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StructArray};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
 use toll_digest::classes::{BUCKETS, Histogram};
@@ -54,7 +54,18 @@ impl AggregateUDFImpl for MergeHistograms {
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(MergedBuckets { counts: Vec::new() }))
+        Ok(Box::new(MergedBuckets::default()))
+    }
+
+    fn groups_accumulator_supported(&self, _arguments: AccumulatorArgs<'_>) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        _arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(MergedGroups::default()))
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -66,41 +77,40 @@ impl AggregateUDFImpl for MergeHistograms {
     }
 }
 
+/// Columns of histograms: buckets and their counts.
+struct Lists<'a> {
+    bins: &'a ListArray,
+    counts: &'a ListArray,
+}
+
+impl<'a> Lists<'a> {
+    fn of(columns: &'a [ArrayRef]) -> Result<Self> {
+        let [bins, counts] = columns else { return exec_err!("a histogram has two columns") };
+        Ok(Self { bins: bins.as_list(), counts: counts.as_list() })
+    }
+
+    /// Of a row; nothing, where it has none.
+    fn row(&self, row: usize) -> (&'a [i64], &'a [i64]) {
+        if self.bins.is_null(row) || self.counts.is_null(row) {
+            return (&[], &[]);
+        }
+        (values_of(self.bins, row), values_of(self.counts, row))
+    }
+}
+
+fn values_of(lists: &ListArray, row: usize) -> &[i64] {
+    let at = |row: usize| lists.value_offsets()[row] as usize;
+    &lists.values().as_primitive::<Int64Type>().values()[at(row)..at(row + 1)]
+}
+
 /// Count of each bucket; empty: nothing was added.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct MergedBuckets {
     counts: Vec<u64>,
 }
 
 impl MergedBuckets {
-    /// Adds the buckets of all rows.
-    fn add(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let [bins, counts] = columns else { return exec_err!("a histogram has two columns") };
-        let (bins, counts) = (bins.as_list::<i32>(), counts.as_list::<i32>());
-        if bins.value_offsets() != counts.value_offsets() {
-            return self.add_rows(bins, counts);
-        }
-        // Lists of the same lengths, one after the other: as they are written.
-        let range = first_and_last(bins);
-        let (bins, counts) =
-            (bins.values().as_primitive::<Int64Type>(), counts.values().as_primitive::<Int64Type>());
-        self.add_buckets(&bins.values()[range.clone()], &counts.values()[range])
-    }
-
-    fn add_rows(&mut self, bins: &ListArray, counts: &ListArray) -> Result<()> {
-        for row in 0..bins.len() {
-            if bins.is_valid(row) && counts.is_valid(row) {
-                let (bins, counts) = (bins.value(row), counts.value(row));
-                self.add_buckets(
-                    bins.as_primitive::<Int64Type>().values(),
-                    counts.as_primitive::<Int64Type>().values(),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    fn add_buckets(&mut self, bins: &[i64], counts: &[i64]) -> Result<()> {
+    fn add(&mut self, (bins, counts): (&[i64], &[i64])) -> Result<()> {
         if bins.len() != counts.len() {
             return exec_err!("hist_bin has {} buckets and hist_n {}", bins.len(), counts.len());
         }
@@ -116,54 +126,143 @@ impl MergedBuckets {
         Ok(())
     }
 
-    /// Buckets that hold values, and their counts.
-    fn lists(&self) -> (ListArray, ListArray) {
-        let held = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
-        let (mut bins, mut counts) = (Int64Builder::new(), Int64Builder::new());
-        for (bin, n) in held {
-            bins.append_value(bin as i64);
-            counts.append_value(i64::try_from(*n).unwrap_or(i64::MAX));
-        }
-        (one_list(bins.finish()), one_list(counts.finish()))
+    fn bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<u64>()
     }
 }
 
-fn first_and_last(lists: &ListArray) -> std::ops::Range<usize> {
-    let offsets = lists.value_offsets();
-    let at = |offset: Option<&i32>| offset.map_or(0, |offset| *offset as usize);
-    at(offsets.first())..at(offsets.last())
+/// Buckets that hold values, and their counts: a row for each.
+fn to_lists(merged: &[MergedBuckets]) -> (ListArray, ListArray) {
+    let mut lists = ListsBuilder::default();
+    for MergedBuckets { counts } in merged {
+        let held = counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        lists.add(held.map(|(bin, n)| (bin as i64, i64::try_from(*n).unwrap_or(i64::MAX))));
+    }
+    lists.finish()
 }
 
-fn one_list(values: Int64Array) -> ListArray {
-    let field = Arc::new(Field::new_list_field(DataType::Int64, false));
-    ListArray::new(field, OffsetBuffer::from_lengths([values.len()]), Arc::new(values), None)
+#[derive(Default)]
+struct ListsBuilder {
+    bins: Vec<i64>,
+    counts: Vec<i64>,
+    lengths: Vec<usize>,
+}
+
+impl ListsBuilder {
+    fn add(&mut self, buckets: impl Iterator<Item = (i64, i64)>) {
+        let before = self.bins.len();
+        for (bin, n) in buckets {
+            self.bins.push(bin);
+            self.counts.push(n);
+        }
+        self.lengths.push(self.bins.len() - before);
+    }
+
+    fn finish(self) -> (ListArray, ListArray) {
+        let field = Arc::new(Field::new_list_field(DataType::Int64, false));
+        let offsets = OffsetBuffer::from_lengths(self.lengths);
+        let list = |values: Vec<i64>| {
+            ListArray::new(Arc::clone(&field), offsets.clone(), Arc::new(Int64Array::from(values)), None)
+        };
+        (list(self.bins), list(self.counts))
+    }
+}
+
+fn to_struct((bins, counts): (ListArray, ListArray)) -> StructArray {
+    StructArray::new(histogram_fields(), vec![Arc::new(bins), Arc::new(counts)], None)
 }
 
 impl Accumulator for MergedBuckets {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        self.add(columns)
+        let lists = Lists::of(columns)?;
+        (0..lists.bins.len()).try_for_each(|row| self.add(lists.row(row)))
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.add(states)
+        self.update_batch(states)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let (bins, counts) = self.lists();
-        Ok(ScalarValue::Struct(Arc::new(StructArray::new(
-            histogram_fields(),
-            vec![Arc::new(bins), Arc::new(counts)],
-            None,
-        ))))
+        Ok(ScalarValue::Struct(Arc::new(to_struct(to_lists(std::slice::from_ref(self))))))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let (bins, counts) = self.lists();
+        let (bins, counts) = to_lists(std::slice::from_ref(self));
         Ok(vec![ScalarValue::List(Arc::new(bins)), ScalarValue::List(Arc::new(counts))])
     }
 
     fn size(&self) -> usize {
-        size_of::<Self>() + self.counts.capacity() * size_of::<u64>()
+        size_of::<Self>() + self.bytes()
+    }
+}
+
+/// Histogram of each group.
+#[derive(Debug, Default)]
+struct MergedGroups {
+    groups: Vec<MergedBuckets>,
+    /// Of all groups' buckets.
+    bytes: usize,
+}
+
+impl MergedGroups {
+    fn take(&mut self, emitted: EmitTo) -> (ListArray, ListArray) {
+        let merged = emitted.take_needed(&mut self.groups);
+        self.bytes -= merged.iter().map(MergedBuckets::bytes).sum::<usize>();
+        to_lists(&merged)
+    }
+}
+
+fn is_left_out(filter: Option<&BooleanArray>, row: usize) -> bool {
+    filter.is_some_and(|filter| filter.is_null(row) || !filter.value(row))
+}
+
+impl GroupsAccumulator for MergedGroups {
+    fn update_batch(
+        &mut self,
+        columns: &[ArrayRef],
+        group_of_row: &[usize],
+        filter: Option<&BooleanArray>,
+        groups: usize,
+    ) -> Result<()> {
+        self.groups.resize_with(groups, MergedBuckets::default);
+        let lists = Lists::of(columns)?;
+        for (row, &group) in group_of_row.iter().enumerate() {
+            if !is_left_out(filter, row) {
+                let merged = &mut self.groups[group];
+                let before = merged.bytes();
+                merged.add(lists.row(row))?;
+                self.bytes += merged.bytes() - before;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], group_of_row: &[usize], groups: usize) -> Result<()> {
+        self.update_batch(states, group_of_row, None, groups)
+    }
+
+    fn evaluate(&mut self, emitted: EmitTo) -> Result<ArrayRef> {
+        Ok(Arc::new(to_struct(self.take(emitted))))
+    }
+
+    fn state(&mut self, emitted: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (bins, counts) = self.take(emitted);
+        Ok(vec![Arc::new(bins), Arc::new(counts)])
+    }
+
+    fn convert_to_state(&self, columns: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let lists = Lists::of(columns)?;
+        let mut rows = ListsBuilder::default();
+        for row in 0..lists.bins.len() {
+            let (bins, counts) = if is_left_out(filter, row) { (&[][..], &[][..]) } else { lists.row(row) };
+            rows.add(bins.iter().copied().zip(counts.iter().copied()));
+        }
+        let (bins, counts) = rows.finish();
+        Ok(vec![Arc::new(bins), Arc::new(counts)])
+    }
+
+    fn size(&self) -> usize {
+        self.groups.capacity() * size_of::<MergedBuckets>() + self.bytes
     }
 }
 

@@ -12,14 +12,13 @@ use datafusion::datasource::{MemTable, TableProvider, TableType};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::ExecutionPlan;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use toll_tables::{Table, empty_file, hour_of_path, live_files, read_manifests, table_of_path};
+use toll_tables::{Store, Table, empty_file, hour_of_path, live_files, read_manifests, table_of_path};
 
 /// A table of a directory.
 #[derive(Debug)]
 pub struct LiveTable {
-    root: PathBuf,
+    store: Arc<dyn Store>,
     table: Table,
     schema: SchemaRef,
 }
@@ -27,10 +26,10 @@ pub struct LiveTable {
 impl LiveTable {
     /// # Errors
     /// Never, but for a fault of the library.
-    pub fn new(root: &Path, table: Table) -> anyhow::Result<Self> {
+    pub fn new(store: Arc<dyn Store>, table: Table) -> anyhow::Result<Self> {
         let file = empty_file(table)?;
         let reader = ParquetRecordBatchReaderBuilder::try_new(file).context("no schema")?;
-        Ok(Self { root: root.to_owned(), table, schema: Arc::clone(reader.schema()) })
+        Ok(Self { store, table, schema: Arc::clone(reader.schema()) })
     }
 
     /// Its column of time, by which files are chosen.
@@ -42,18 +41,23 @@ impl LiveTable {
     ///
     /// # Errors
     /// A manifest cannot be read.
-    fn files(&self, range: TimeRange) -> anyhow::Result<Vec<ListingTableUrl>> {
-        let manifests = read_manifests(&self.root, range.days())?;
-        let of_table = live_files(manifests.values())
-            .into_keys()
-            .filter(|path| table_of_path(path) == Some(self.table))
-            .filter(|path| hour_of_path(path).is_some_and(|hour| range.has_hour(hour)));
-        of_table
-            .map(|path| {
-                let path = self.root.join(path).display().to_string();
-                ListingTableUrl::parse(&path).with_context(|| format!("{path} is no path of a file"))
-            })
-            .collect()
+    async fn files(&self, range: TimeRange) -> anyhow::Result<Vec<ListingTableUrl>> {
+        let (store, table) = (Arc::clone(&self.store), self.table);
+        // A server that is slow is waited for, but not by threads that compute.
+        let found = tokio::task::spawn_blocking(move || {
+            let manifests = read_manifests(&*store, range.days())?;
+            let of_table = live_files(manifests.values())
+                .into_keys()
+                .filter(|path| table_of_path(path) == Some(table))
+                .filter(|path| hour_of_path(path).is_some_and(|hour| range.has_hour(hour)));
+            of_table
+                .map(|path| {
+                    let path = format!("{}/{path}", store.location());
+                    ListingTableUrl::parse(&path).with_context(|| format!("{path} is no path of a file"))
+                })
+                .collect()
+        });
+        found.await.context("a thread that reads has failed")?
     }
 }
 
@@ -80,7 +84,8 @@ impl TableProvider for LiveTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let range = time_range(filters, self.time_column());
         // All of its causes on one line, as of the program's other errors.
-        let files = self.files(range).map_err(|error| DataFusionError::Execution(format!("{error:#}")))?;
+        let files =
+            self.files(range).await.map_err(|error| DataFusionError::Execution(format!("{error:#}")))?;
         if files.is_empty() {
             let none = MemTable::try_new(self.schema(), vec![Vec::new()])?;
             return none.scan(state, projection, filters, limit).await;

@@ -61,11 +61,20 @@ fn cells(column: &dyn Array) -> anyhow::Result<Vec<String>> {
     (0..column.len()).map(|row| Ok(format.value(row).try_to_string()?)).collect()
 }
 
-/// A JSON object for each row; values that are no numbers are texts.
+/// Each on a line of its own.
 ///
 /// # Errors
 /// The output failed.
 pub fn json(batches: &[RecordBatch], out: &mut dyn Write) -> anyhow::Result<()> {
+    objects(batches)?.iter().try_for_each(|object| Ok(writeln!(out, "{object}")?))
+}
+
+/// A JSON object for each row; values that are no numbers are texts.
+///
+/// # Errors
+/// A column cannot be shown.
+pub fn objects(batches: &[RecordBatch]) -> anyhow::Result<Vec<Value>> {
+    let mut objects = Vec::new();
     for batch in batches {
         let schema = batch.schema();
         for row in 0..batch.num_rows() {
@@ -73,10 +82,10 @@ pub fn json(batches: &[RecordBatch], out: &mut dyn Write) -> anyhow::Result<()> 
             for (field, column) in schema.fields().iter().zip(batch.columns()) {
                 object.insert(field.name().clone(), value(column, row)?);
             }
-            writeln!(out, "{}", Value::Object(object))?;
+            objects.push(Value::Object(object));
         }
     }
-    Ok(())
+    Ok(objects)
 }
 
 fn value(column: &dyn Array, row: usize) -> anyhow::Result<Value> {

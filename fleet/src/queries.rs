@@ -1,7 +1,65 @@
-//! SQL of each command. `{...}` are numbers that the command fills in.
+//! Questions to the tables, and their SQL.
+
+use crate::columns;
+use crate::tables::{self, Tables, TimeRange};
+use anyhow::bail;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::logical_expr::Expr;
+
+/// A question to the tables.
+pub enum Question {
+    Sql(String),
+    /// So many classes, first ranked by what is cheap to read: histograms are those of the ranked alone.
+    Top(usize),
+    /// How many queries of each of so many classes were under way at once, on average, in steps of at least so many microseconds.
+    Load(usize, i64),
+}
+
+/// Rows of a range of time, and of what a condition chooses; `None`: all.
+///
+/// # Errors
+/// The tables cannot be read, or the SQL is wrong.
+pub async fn answer(
+    tables: &Tables,
+    range: TimeRange,
+    of: Option<Expr>,
+    question: &Question,
+) -> anyhow::Result<Vec<RecordBatch>> {
+    let session = tables.within(range, of).await?;
+    let rows = async |sql: &str| tables::rows(&session, sql).await;
+    match question {
+        Question::Sql(sql) => rows(sql).await,
+        Question::Top(limit) => {
+            let ranked = rows(&ranked(*limit)).await?;
+            let ids: Vec<String> = ranked.iter().flat_map(|batch| columns::texts(batch, "class")).collect();
+            let whole_ns = ranked.first().and_then(|batch| columns::optional_int(batch, "whole_ns"));
+            match whole_ns {
+                Some(whole_ns) if !ids.is_empty() => rows(&top(&ids, whole_ns)).await,
+                _ => Ok(Vec::new()),
+            }
+        }
+        Question::Load(limit, step_us) => {
+            let widest = rows("SELECT max(width_us) AS width_us FROM coverage").await?;
+            let width_us =
+                widest.first().and_then(|batch| columns::optional_int(batch, "width_us")).unwrap_or(0);
+            // Stretches that are wider than a step would stand in the first of its steps alone.
+            let step_us = width_us.max(1) * (step_us / width_us.max(1)).max(1);
+            rows(&load(*limit, step_us)).await
+        }
+    }
+}
+
+/// # Errors
+/// It is none.
+pub fn checked_id(id: &str) -> anyhow::Result<&str> {
+    if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        bail!("{id} is no ID of a class: it has 32 hexadecimal digits, as `toll-fleet top` shows them");
+    }
+    Ok(id)
+}
 
 /// Classes by their time, with the time of all.
-pub fn ranked(limit: usize) -> String {
+fn ranked(limit: usize) -> String {
     format!(
         "SELECT upper(encode(class, 'hex')) AS class, time_ns, sum(time_ns) OVER () AS whole_ns
 FROM (SELECT class, sum(time_ns) AS time_ns FROM digests GROUP BY class) AS of_class
@@ -10,7 +68,7 @@ ORDER BY time_ns DESC, class LIMIT {limit}"
 }
 
 /// These classes, of which `ids` are the hexadecimal digits. Rows and texts of others are not read.
-pub fn top(ids: &[String], whole_ns: i64) -> String {
+fn top(ids: &[String], whole_ns: i64) -> String {
     let ids: Vec<String> = ids.iter().map(|id| literal(id)).collect();
     let ids = ids.join(", ");
     format!(
@@ -27,6 +85,22 @@ SELECT upper(encode(of_class.class, 'hex')) AS class, coalesce(summary, '(not ke
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS p99_ms,
   max_ns / 1e6 AS max_ms, of_class.errors AS errors, of_class.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
 FROM of_class LEFT JOIN named ON named.class = of_class.class ORDER BY time_s DESC, class"
+    )
+}
+
+fn load(limit: usize, step_us: i64) -> String {
+    format!(
+        "WITH shown AS (
+  SELECT class FROM digests GROUP BY class ORDER BY sum(time_ns) DESC, class LIMIT {limit}
+), named AS (
+  SELECT class, min(summary) AS summary FROM texts GROUP BY class
+), steps AS (
+  SELECT CAST(ts AS BIGINT) / {step_us} * {step_us} AS begin_us, shown.class AS class, sum(time_ns) / {step_us}.0 / 1000 AS active
+  FROM digests LEFT JOIN shown ON shown.class = digests.class GROUP BY 1, 2
+)
+SELECT begin_us, {step_us} AS step_us, coalesce(upper(encode(steps.class, 'hex')), '') AS class,
+  CASE WHEN steps.class IS NULL THEN '' ELSE coalesce(summary, '(not kept apart)') END AS summary, active
+FROM steps LEFT JOIN named ON named.class = steps.class ORDER BY begin_us, class"
     )
 }
 
@@ -80,6 +154,11 @@ SELECT whole.host AS host, whole.cluster AS cluster, whole.n AS n, whole.time_ns
 FROM whole LEFT JOIN compared ON compared.cluster = whole.cluster AND compared.host = whole.host
   LEFT JOIN named ON named.class = compared.most
 ORDER BY ratio DESC NULLS LAST, cluster, host";
+
+/// Clusters, and the time that the tables have of each.
+pub const EXTENT: &str = "SELECT cluster, count(DISTINCT host) AS hosts, min(CAST(ts AS BIGINT)) AS first_us,
+  max(CAST(ts AS BIGINT) + width_us) AS last_us
+FROM coverage GROUP BY cluster ORDER BY cluster";
 
 /// How much of each host's traffic was seen.
 pub const COVERAGE: &str =

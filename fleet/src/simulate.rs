@@ -3,13 +3,12 @@
 //! What a host runs is the average of the hosts seen: their classes, rates and histograms. Hosts differ in how much they do and in how fast
 //! they are, the day has a curve, and counts are drawn (Poisson).
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toll_digest::classes::{BUCKETS, Histogram};
 use toll_stats::random::Rng;
-use toll_tables::{CoverageRow, DigestRow, RowSet, TextRow, WriteOptions, merge_digests, shard_of};
+use toll_tables::{CoverageRow, DigestRow, Location, RowSet, TextRow, WriteOptions, merge_digests, shard_of};
 
 const HOUR_US: i64 = 3_600_000_000;
 const CLUSTER_HOSTS: u32 = 10;
@@ -46,19 +45,20 @@ impl Plan {
 /// # Errors
 /// The tables `like` have no digests, or the others are there already or cannot be written.
 pub fn simulate(
-    like: &Path,
-    root: &Path,
+    like: &Location,
+    root: &Location,
     plan: Plan,
     stop: &AtomicBool,
     mut progress: impl FnMut(i64, i64),
 ) -> anyhow::Result<()> {
     let typical = Typical::read(like)?;
-    std::fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
-    let mut entries = std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
+    root.create()?;
+    let store = root.open()?;
+    store.check_writable()?;
+    let there = store.list("")?;
     ensure!(
-        entries.next().is_none(),
-        "{} is not empty: simulated rows may not lie among others; name a new directory",
-        root.display()
+        there.files.is_empty() && there.directories.is_empty(),
+        "{root} is not empty: simulated rows may not lie among others; name a new place"
     );
     let clusters = plan.hosts.div_ceil(CLUSTER_HOSTS);
     let mut shards = BTreeMap::<u8, Vec<u32>>::new();
@@ -76,7 +76,7 @@ pub fn simulate(
             let rows = typical.rows(plan, hour, clusters);
             // A manifest of the day has this name: none of another hour or file may have it.
             let name = format!("{hour:016x}{:016x}", clusters.first().unwrap_or(&0));
-            rows.write(root, &name, options)?;
+            rows.write(&*store, &name, options)?;
         }
     }
     Ok(())
@@ -98,10 +98,10 @@ struct Typical {
 }
 
 impl Typical {
-    fn read(like: &Path) -> anyhow::Result<Self> {
-        let RowSet { mut digests, mut texts, coverage } = RowSet::read(like)?;
+    fn read(like: &Location) -> anyhow::Result<Self> {
+        let RowSet { mut digests, mut texts, coverage } = RowSet::read(&*like.open()?)?;
         let seen_us: i64 = coverage.iter().map(|row| row.width_us).sum();
-        ensure!(!digests.is_empty() && seen_us > 0, "{} has no digests of a host", like.display());
+        ensure!(!digests.is_empty() && seen_us > 0, "{like} has no digests of a host");
         for row in &mut digests {
             (row.host, row.cluster, row.source) = (String::new(), String::new(), "simulated".into());
         }

@@ -2,16 +2,19 @@
 
 use crate::histogram;
 use crate::live_table::LiveTable;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 use toll_digest::TimeBound;
-use toll_tables::{Table, is_empty};
+use toll_sys::memory::available_bytes;
+use toll_sys::s3_settings::read_settings;
+use toll_tables::{Location, Store, Table, is_empty};
 
 /// Unix time, microseconds: `since` is in the range, `until` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,53 +51,98 @@ pub fn unix_us(bound: TimeBound) -> i64 {
     i64::try_from(bound.0 / 1_000).unwrap_or(i64::MAX)
 }
 
+/// Memory that questions may take even where less is free.
+const MIN_MEMORY_BYTES: usize = 256 << 20;
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
 
-/// A session that knows toll's functions and the tables `digests`, `texts` and `coverage` of a directory.
-///
-/// # Errors
-/// The directory cannot be read, or it holds no tables.
-pub fn session(root: &Path) -> anyhow::Result<SessionContext> {
-    if is_empty(root)? {
-        bail!(
-            "{} has no tables: `toll capture --digest --every 1m --parquet {}` writes them",
-            root.display(),
-            root.display()
-        );
-    }
-    // PostgreSQL's, in which `cluster` is a name like any other.
-    let config = SessionConfig::new()
-        .with_information_schema(true)
-        .set_str("datafusion.sql_parser.dialect", "postgresql")
-        // Columns of rows that a condition leaves out are not decoded: histograms are most of a file.
-        .set_bool("datafusion.execution.parquet.pushdown_filters", true);
-    let session = SessionContext::new_with_config(config);
-    session.register_udaf(histogram::merging_function());
-    session.register_udf(histogram::quantile_function());
-    for table in Table::ALL {
-        session.register_table(table.name(), Arc::new(LiveTable::new(root, table)?))?;
-    }
-    Ok(session)
+/// Tables of a directory or bucket, and the memory of all questions about them.
+pub struct Tables {
+    store: Arc<dyn Store>,
+    /// With its name.
+    bucket: Option<(String, Arc<AmazonS3>)>,
+    runtime: Arc<RuntimeEnv>,
 }
 
-/// The same of a range of time, and of those hosts and clusters that a condition chooses; `None`: all.
-///
-/// # Errors
-/// As [`session`].
-pub async fn open(root: &Path, range: TimeRange, of: Option<Expr>) -> anyhow::Result<SessionContext> {
-    let session = session(root)?;
-    for table in Table::ALL {
-        let frame = session.table(table.name()).await?;
-        let frame = match (table, &of) {
-            (Table::Texts, _) => frame.filter(within("first_seen", range.whole_days()))?,
-            (_, None) => frame.filter(within("ts", range))?,
-            (_, Some(of)) => frame.filter(within("ts", range).and(of.clone()))?,
+impl Tables {
+    /// # Errors
+    /// The place cannot be read, or it holds no tables.
+    pub fn open(root: &Location) -> anyhow::Result<Self> {
+        let store = root.open()?;
+        if is_empty(&*store)? {
+            bail!("{root} has no tables: `toll capture --digest --every 1m --parquet {root}` writes them");
+        }
+        let bucket = match root {
+            Location::Directory(_) => None,
+            Location::Bucket { name, .. } => Some((name.clone(), Arc::new(open_bucket(name)?))),
         };
-        session.deregister_table(table.name())?;
-        session.register_table(table.name(), frame.into_view())?;
+        // Many clients may ask at once: what takes more memory ends with an error, and not with this host.
+        let memory = usize::try_from(available_bytes() / 2).unwrap_or(usize::MAX).max(MIN_MEMORY_BYTES);
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).build_arc()?;
+        Ok(Self { store, bucket, runtime })
     }
-    Ok(session)
+
+    /// A session that knows toll's functions and the tables `digests`, `texts` and `coverage`.
+    ///
+    /// # Errors
+    /// Never, but for a fault of the library.
+    pub fn session(&self) -> anyhow::Result<SessionContext> {
+        // PostgreSQL's, in which `cluster` is a name like any other.
+        let config = SessionConfig::new()
+            .with_information_schema(true)
+            .set_str("datafusion.sql_parser.dialect", "postgresql")
+            // Columns of rows that a condition leaves out are not decoded: histograms are most of a file.
+            .set_bool("datafusion.execution.parquet.pushdown_filters", true);
+        let session = SessionContext::new_with_config_rt(config, Arc::clone(&self.runtime));
+        session.register_udaf(histogram::merging_function());
+        session.register_udf(histogram::quantile_function());
+        if let Some((name, bucket)) = &self.bucket {
+            session.register_object_store(&format!("s3://{name}").parse()?, Arc::clone(bucket) as _);
+        }
+        for table in Table::ALL {
+            session
+                .register_table(table.name(), Arc::new(LiveTable::new(Arc::clone(&self.store), table)?))?;
+        }
+        Ok(session)
+    }
+
+    /// The same of a range of time, and of those hosts and clusters that a condition chooses; `None`: all.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    pub async fn within(&self, range: TimeRange, of: Option<Expr>) -> anyhow::Result<SessionContext> {
+        let session = self.session()?;
+        for table in Table::ALL {
+            let frame = session.table(table.name()).await?;
+            let frame = match (table, &of) {
+                (Table::Texts, _) => frame.filter(within("first_seen", range.whole_days()))?,
+                (_, None) => frame.filter(within("ts", range))?,
+                (_, Some(of)) => frame.filter(within("ts", range).and(of.clone()))?,
+            };
+            session.deregister_table(table.name())?;
+            session.register_table(table.name(), frame.into_view())?;
+        }
+        Ok(session)
+    }
+}
+
+/// As toll's own store of a bucket is opened, by the same settings.
+fn open_bucket(name: &str) -> anyhow::Result<AmazonS3> {
+    let settings = read_settings(|name| std::env::var(name).ok());
+    let mut builder = AmazonS3Builder::new().with_bucket_name(name);
+    for (name, key) in [
+        ("AWS_ACCESS_KEY_ID", AmazonS3ConfigKey::AccessKeyId),
+        ("AWS_SECRET_ACCESS_KEY", AmazonS3ConfigKey::SecretAccessKey),
+        ("AWS_SESSION_TOKEN", AmazonS3ConfigKey::Token),
+        ("AWS_REGION", AmazonS3ConfigKey::Region),
+        ("AWS_ENDPOINT_URL", AmazonS3ConfigKey::Endpoint),
+    ] {
+        if let Some(value) = settings.get(name) {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let is_plain = settings.get("AWS_ENDPOINT_URL").is_some_and(|url| url.starts_with("http://"));
+    builder.with_allow_http(is_plain).build().context("no such bucket")
 }
 
 fn within(column: &str, range: TimeRange) -> Expr {

@@ -5,13 +5,12 @@
 
 use crate::columns;
 use crate::compare::{self, Side};
-use crate::tables::{self, TimeRange, rows};
+use crate::tables::{Tables, TimeRange, rows};
 use anyhow::Context;
 use datafusion::logical_expr::{Expr, col, lit};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 use toll_digest::compare::{Change, Comparison, compare};
 use toll_sys::prometheus::{MetricSpec, MetricsPage};
@@ -49,7 +48,7 @@ pub struct Alert {
 /// # Errors
 /// The tables cannot be read.
 pub async fn judge(
-    root: &Path,
+    tables: &Tables,
     at_us: i64,
     every_us: i64,
     min_change_pct: f64,
@@ -58,16 +57,17 @@ pub async fn judge(
     let baseline = range(at_us - 2 * every_us - BASELINE_US, at_us - 2 * every_us);
     let intervals = [range(baseline.until_us, at_us - every_us), range(at_us - every_us, at_us)];
     let mut alerts = Vec::new();
-    for (cluster, silent) in clusters(root, baseline, intervals[1]).await? {
+    for (cluster, silent) in clusters(tables, baseline, intervals[1]).await? {
         let name = |host| Alert { kind: "silent", cluster: cluster.clone(), host, ..Alert::of("", "") };
         alerts.extend(silent.into_iter().map(name));
         let of: Expr = col("cluster").eq(lit(cluster.as_str()));
-        let Some(before) = compare::side(root, Side { range: baseline, of: Some(of.clone()) }).await? else {
+        let Some(before) = compare::side(tables, Side { range: baseline, of: Some(of.clone()) }).await?
+        else {
             continue;
         };
         let mut found: Option<BTreeSet<Alert>> = None;
         for range in intervals {
-            let Some(after) = compare::side(root, Side { range, of: Some(of.clone()) }).await? else {
+            let Some(after) = compare::side(tables, Side { range, of: Some(of.clone()) }).await? else {
                 found = None;
                 break;
             };
@@ -111,12 +111,12 @@ fn reported(comparison: &Comparison<'_>, cluster: &str) -> BTreeSet<Alert> {
 
 /// Each cluster, and those of its hosts that were there before and are not in the interval.
 async fn clusters(
-    root: &Path,
+    tables: &Tables,
     before: TimeRange,
     interval: TimeRange,
 ) -> anyhow::Result<Vec<(String, Vec<String>)>> {
     let range = TimeRange { since_us: before.since_us, until_us: interval.until_us };
-    let session = tables::open(root, range, None).await?;
+    let session = tables.within(range, None).await?;
     // A host counts as there while its last stretch reaches into the interval.
     let sql = format!(
         "SELECT cluster, host, max(CAST(ts AS BIGINT) + width_us) > {} AS is_there FROM coverage

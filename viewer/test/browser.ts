@@ -23,7 +23,7 @@ export interface Opened {
   context: BrowserContext;
   /** Errors on the console and uncaught ones; a page must have none. */
   errors: string[];
-  /** Addresses asked for beside the file itself; a page must ask for none. */
+  /** Addresses asked for beside the page's own; a page must ask for none. */
   requests: string[];
 }
 
@@ -33,17 +33,18 @@ export interface Options {
   link?: string;
 }
 
-/** Opens a page from disk, in a fresh profile without a network, once its charts are drawn. */
+/** Opens a page from disk without a network, or one by its address, in a fresh profile, once its charts are drawn. */
 export async function withPage(
   name: string,
   options: Options,
   check: (opened: Opened) => Promise<void>,
 ): Promise<void> {
+  const isServed = name.startsWith('http:');
   const profile = mkdtempSync(join(tmpdir(), 'toll-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: CHROMIUM,
     headless: true,
-    offline: true,
+    offline: !isServed,
     viewport: { width: options.width ?? 1280, height: 900 },
     colorScheme: options.dark ? 'dark' : 'light',
     permissions: ['clipboard-read', 'clipboard-write'],
@@ -61,7 +62,7 @@ export async function withPage(
     const page = await context.newPage();
     const errors: string[] = [];
     const requests: string[] = [];
-    const url = pathToFileURL(join(PAGES, name)).href;
+    const url = isServed ? name : pathToFileURL(join(PAGES, name)).href;
     page.on('pageerror', error => errors.push(error.message));
     page.on('console', message => {
       if (message.type() === 'error' || message.type() === 'warning') errors.push(message.text());

@@ -22,6 +22,7 @@ use toll_agent::table_options::TableOptions;
 use toll_digest::classes::{GroupBy, Limit};
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
+use toll_tables::Location;
 
 /// Capture MySQL traffic to a file, a digest or another host
 ///
@@ -125,15 +126,15 @@ pub struct Capture {
     /// OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318]
     #[arg(long, value_name = "URL", requires = "every", help_heading = "Output")]
     otlp: Option<Option<String>>,
-    /// With --every: write each digest to tables in this directory, as Parquet files of ten minutes
+    /// With --every: write each digest to tables in this directory or bucket, as Parquet files of ten minutes
     #[arg(
         long = "parquet",
-        value_name = "DIR",
+        value_name = "DIR|s3://BUCKET/PREFIX",
         requires = "every",
         conflicts_with = "group_by",
         help_heading = "Output"
     )]
-    tables: Option<PathBuf>,
+    tables: Option<Location>,
     /// With --parquet: the cluster that this host belongs to [default: default]
     #[arg(long, value_name = "NAME", requires = "tables", help_heading = "Output")]
     cluster: Option<String>,

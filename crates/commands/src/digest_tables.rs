@@ -3,28 +3,26 @@
 use crate::console::eprint_line;
 use crate::exit_code;
 use crate::reading_progress::reading_progress;
-use anyhow::Context;
 use clap::Args;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use toll_digest::{InputEdge, Request};
 use toll_sys::count_format::format_count;
 use toll_sys::units;
-use toll_tables::{Source, SplittingSink, TableWriter, id_of_files};
+use toll_tables::{Location, Source, SplittingSink, TableWriter, id_of_files};
 
 /// A set of files covers a stretch, and no less than this.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
 pub struct TableArguments {
-    /// Write a digest of each stretch of time to tables in this directory, as Parquet files, instead of printing one
-    #[arg(long = "parquet", value_name = "DIR", help_heading = "Output")]
+    /// Write a digest of each stretch of time to tables in this directory or bucket, as Parquet files, instead of printing one
+    #[arg(long = "parquet", value_name = "DIR|s3://BUCKET/PREFIX", help_heading = "Output")]
     // Files have the names of their log: a part of it would take the place of the whole, or count beside it.
     #[arg(conflicts_with_all = ["since", "until", "filter"])]
     #[arg(conflicts_with_all = ["group_by", "order_by", "limit", "format", "json", "events", "literals", "compare", "compare_at"])]
-    tables: Option<PathBuf>,
+    tables: Option<Location>,
     /// Length of such a stretch
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "10m")]
     #[arg(requires = "tables", help_heading = "Output")]
@@ -39,7 +37,7 @@ pub struct TableArguments {
 
 /// Where tables are written to.
 pub struct TablePlace {
-    root: PathBuf,
+    root: Location,
     every: Duration,
     host: Option<String>,
     cluster: Option<String>,
@@ -58,15 +56,14 @@ impl TablePlace {
     /// # Errors
     /// An input cannot be read, or nothing can be written.
     pub fn write(self, request: &Request, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-        std::fs::create_dir_all(&self.root)
-            .with_context(|| format!("cannot make {}", self.root.display()))?;
+        self.root.create()?;
         let source = Source {
             host: self.host.unwrap_or_else(|| toll_sys::read_trimmed("/proc/sys/kernel/hostname")),
             cluster: self.cluster.unwrap_or_else(|| "default".into()),
             source: "",
             id: id_of_files(&request.files)?,
         };
-        let writer = TableWriter::open(self.root.clone(), source, self.every.max(FLUSH_INTERVAL))?;
+        let writer = TableWriter::open(self.root.open()?, source, self.every.max(FLUSH_INTERVAL))?;
         let mut sink = SplittingSink::new(writer, self.every, stop);
         let progress = reading_progress(&request.files);
         let read = toll_digest::read_events(request, &progress, stop, &mut sink, |sink, edge| match edge {
@@ -84,7 +81,7 @@ impl TablePlace {
             "toll: {} of {} written to {}",
             format_count(sink.rows(), "row"),
             format_count(sink.stretches(), "interval"),
-            self.root.display()
+            self.root
         );
         if sink.untimed() > 0 {
             eprint_line!("toll: {} without a time: in no table", format_count(sink.untimed(), "event"));

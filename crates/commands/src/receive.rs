@@ -15,6 +15,7 @@ use toll_agent::rotation::Rotate;
 use toll_agent::table_options::TableOptions;
 use toll_sys::cancel::CancelToken;
 use toll_sys::{signals, units};
+use toll_tables::Location;
 
 /// Receive the streams of `toll capture --stream` from many hosts
 #[derive(Debug, Args)]
@@ -90,10 +91,15 @@ struct ReceiveRun {
     #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
     /// Digest each file of queries (`toll capture --stream-queries`) that is full, or whose stream has ended, into
-    /// tables in this directory, as Parquet files, and remove it
-    #[arg(long = "parquet", value_name = "DIR", requires = "rotate", conflicts_with_all = ["once", "keep"])]
-    #[arg(help_heading = "Output")]
-    tables: Option<PathBuf>,
+    /// tables in this directory or bucket, as Parquet files, and remove it
+    #[arg(
+        long = "parquet",
+        value_name = "DIR|s3://BUCKET/PREFIX",
+        requires = "rotate",
+        help_heading = "Output"
+    )]
+    #[arg(conflicts_with_all = ["once", "keep"])]
+    tables: Option<Location>,
     /// With --parquet: length of the stretches of time that the tables have
     #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "1m", requires = "tables")]
     #[arg(help_heading = "Output")]

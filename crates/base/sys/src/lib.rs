@@ -26,6 +26,7 @@ pub mod process;
 pub mod program;
 pub mod prometheus;
 pub mod redact;
+pub mod s3_settings;
 pub mod server_process;
 pub mod signals;
 pub mod slow_warning;

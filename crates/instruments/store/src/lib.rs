@@ -7,7 +7,6 @@ mod connector;
 mod destination;
 mod error;
 mod folder;
-mod s3_settings;
 mod store;
 
 pub use destination::Destination;

@@ -5,7 +5,7 @@
 //! new.
 
 use crate::connector::Connector;
-use crate::{Destination, Error, Result, folder, s3_settings};
+use crate::{Destination, Error, Result, folder};
 use futures::StreamExt;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::path::Path as ObjectPath;
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+use toll_sys::s3_settings;
 
 /// Retry policy of a store.
 #[derive(Debug, Clone)]

@@ -8,11 +8,14 @@ use parquet::data_type::{
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
 use std::io::Write;
 use std::sync::Arc;
 
 /// Rows of a group: what a reader skips, or reads, as a whole.
 const GROUP_ROWS: usize = 1 << 18;
+/// Rows of a page of lists, histograms among them: what a reader of some classes decompresses as a whole.
+const LIST_PAGE_ROWS: usize = 512;
 const ZSTD_LEVEL: i32 = 3;
 
 /// Values of one column, one for each row.
@@ -42,9 +45,13 @@ pub fn write_table(columns: &[Column], out: impl Write + Send) -> anyhow::Result
     let schema = parse_message_type(&message(columns)).context("no schema")?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_created_by(concat!("toll ", env!("CARGO_PKG_VERSION")).to_owned())
-        .build();
-    let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
+        .set_created_by(concat!("toll ", env!("CARGO_PKG_VERSION")).to_owned());
+    let lists = columns.iter().filter(|(_, values)| matches!(values, Values::IntList(_)));
+    let properties = lists.fold(properties, |properties, (name, _)| {
+        let path = [*name, "list", "element"].map(str::to_owned).to_vec();
+        properties.set_column_data_page_row_count_limit(ColumnPath::new(path), LIST_PAGE_ROWS)
+    });
+    let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?;
     for begin in (0..rows).step_by(GROUP_ROWS) {
         let range = begin..(begin + GROUP_ROWS).min(rows);
         let mut group = file.next_row_group()?;

@@ -6,16 +6,15 @@
 
 use super::column::{Column, write_table};
 use super::column_reader::read_table;
-use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests, write_whole};
+use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests};
 use super::merge::{coverage_rows, digest_rows, merge_coverage, merge_digests, merge_texts, text_rows};
 use super::place::{self, Table};
 use super::rows::{coverage_table, digest_table, text_table};
+use super::store::Store;
 use anyhow::{Context, bail, ensure};
-use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Length of the stretches that rows are merged to.
@@ -56,16 +55,17 @@ pub struct Compacted {
 /// # Errors
 /// A file is not as its manifest says, or cannot be written: what is done until then is whole.
 pub fn compact(
-    root: &Path,
+    store: &Arc<dyn Store>,
     grain: Grain,
     until_us: i64,
     stop: &AtomicBool,
     mut progress: impl FnMut(u64, u64),
 ) -> anyhow::Result<Compacted> {
-    let _lock = lock(root)?;
+    let mut lock = Arc::clone(store).lock()?;
+    let store = &**store;
     // A compaction may have been killed before it had removed what it had replaced.
-    remove_replaced(root)?;
-    let due = due(&read_manifests(root, ALL_DAYS)?, grain, until_us);
+    remove_replaced(store)?;
+    let due = due(&read_manifests(store, ALL_DAYS)?, grain, until_us);
     let mut done = Compacted::default();
     let all = due.len() as u64;
     for (number, (stretch, groups)) in (0..).zip(due) {
@@ -73,10 +73,11 @@ pub fn compact(
         if stop.load(Ordering::Relaxed) {
             break;
         }
+        lock.renew()?;
         let begin_us = stretch * grain.us();
         let mut manifest = Manifest { grain_us: grain.us(), ..Manifest::new() };
         for ((table, shard), files) in groups {
-            merge_group(root, &Group { table, shard, begin_us, grain }, &files, &mut manifest)?;
+            merge_group(store, &Group { table, shard, begin_us, grain }, &files, &mut manifest)?;
             let sum = |of: fn(&ManifestFile) -> u64| files.iter().map(of).sum::<u64>();
             done.files_before += files.len() as u64;
             done.rows_before += sum(|file| file.rows);
@@ -88,19 +89,11 @@ pub fn compact(
         done.rows_after += sum(|file| file.rows);
         done.bytes_after += sum(|file| file.bytes);
         let name = hash(manifest.replaces.iter());
-        manifest.write(root, stretch * grain.hours(), &name)?;
-        manifest.replaces.iter().try_for_each(|path| remove(&root.join(path)))?;
+        manifest.write(store, stretch * grain.hours(), &name)?;
+        manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
     }
-    remove_replaced(root)?;
+    remove_replaced(store)?;
     Ok(done)
-}
-
-/// Held by what replaces or removes files.
-pub fn lock(root: &Path) -> anyhow::Result<Flock<File>> {
-    let dir = File::open(root).with_context(|| format!("cannot open {}", root.display()))?;
-    Flock::lock(dir, FlockArg::LockExclusiveNonblock)
-        .map_err(|(_, error)| error)
-        .with_context(|| format!("another process compacts or prunes {}: wait for its end", root.display()))
 }
 
 /// Table and number of the shard.
@@ -108,7 +101,7 @@ type GroupKey = (Table, u8);
 
 /// Files to merge, by stretch of time (in grains since 1970), table and shard.
 fn due(
-    manifests: &BTreeMap<PathBuf, Manifest>,
+    manifests: &BTreeMap<String, Manifest>,
     grain: Grain,
     until_us: i64,
 ) -> BTreeMap<i64, BTreeMap<GroupKey, Vec<ManifestFile>>> {
@@ -144,7 +137,7 @@ struct Group {
 
 /// Writes the rows of the files as one file.
 fn merge_group(
-    root: &Path,
+    store: &dyn Store,
     group: &Group,
     files: &[ManifestFile],
     manifest: &mut Manifest,
@@ -152,16 +145,16 @@ fn merge_group(
     let Group { table, shard, begin_us, grain } = *group;
     let (rows, columns) = match table {
         Table::Digests => {
-            let rows = read_all(root, files, || digest_table(Vec::new()), digest_rows)?;
+            let rows = read_all(store, files, || digest_table(Vec::new()), digest_rows)?;
             let merged = merge_digests(rows, begin_us, grain.us());
             (merged.len(), digest_table(merged.iter().collect()))
         }
         Table::Texts => {
-            let merged = merge_texts(read_all(root, files, || text_table(Vec::new()), text_rows)?);
+            let merged = merge_texts(read_all(store, files, || text_table(Vec::new()), text_rows)?);
             (merged.len(), text_table(merged.iter().collect()))
         }
         Table::Coverage => {
-            let rows = read_all(root, files, || coverage_table(&[]), coverage_rows)?;
+            let rows = read_all(store, files, || coverage_table(&[]), coverage_rows)?;
             let merged = merge_coverage(rows, begin_us);
             (merged.len(), coverage_table(&merged.iter().collect::<Vec<_>>()))
         }
@@ -171,7 +164,7 @@ fn merge_group(
     let name = hash(files.iter().map(|file| &file.path));
     let dir = place::shard_directory(table, place::hour_of(begin_us), shard)?;
     let path = format!("{dir}/{name}.parquet");
-    write_whole(root, &path, &bytes)?;
+    store.put(&path, &bytes)?;
     manifest.files.push(ManifestFile::of(path, rows, &bytes));
     manifest.replaces.extend(files.iter().map(|file| file.path.clone()));
     Ok(())
@@ -182,31 +175,25 @@ fn merge_group(
 /// # Errors
 /// A file is not as its manifest says.
 pub fn read_all<R>(
-    root: &Path,
+    store: &dyn Store,
     files: &[ManifestFile],
     like: impl Fn() -> Vec<Column>,
     rows: impl Fn(Vec<Column>) -> anyhow::Result<Vec<R>>,
 ) -> anyhow::Result<Vec<R>> {
     let mut all = Vec::new();
     for file in files {
-        let path = root.join(&file.path);
-        let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = || format!("{} in {}", file.path, store.location());
+        let bytes = store.get(&file.path)?.with_context(|| format!("{} is not there", name()))?;
         if place::hex(&Sha256::digest(&bytes)) != file.sha256 {
             bail!(
                 "{} is not the file that its manifest names: it was changed, or copied in part; copy it again",
-                path.display()
+                name()
             );
         }
         let read = read_table(bytes.into(), like())
             .and_then(&rows)
-            .with_context(|| format!("{} is no table of this version", path.display()))?;
-        ensure!(
-            read.len() as u64 == file.rows,
-            "{} has {} rows, not {}",
-            path.display(),
-            read.len(),
-            file.rows
-        );
+            .with_context(|| format!("{} is no table of this version", name()))?;
+        ensure!(read.len() as u64 == file.rows, "{} has {} rows, not {}", name(), read.len(), file.rows);
         all.extend(read);
     }
     Ok(all)
@@ -224,22 +211,16 @@ fn hash<'a>(paths: impl Iterator<Item = &'a String>) -> String {
 
 /// Removes files that count no more, and manifests of which no file counts. What a compaction replaces stays named in its
 /// manifest, so that a file which arrives again is not counted.
-fn remove_replaced(root: &Path) -> anyhow::Result<()> {
-    let manifests = read_manifests(root, ALL_DAYS)?;
-    let replaced = manifests.values().flat_map(|manifest| &manifest.replaces);
-    replaced.map(|path| root.join(path)).try_for_each(|path| remove(&path))?;
+fn remove_replaced(store: &dyn Store) -> anyhow::Result<()> {
+    let manifests = read_manifests(store, ALL_DAYS)?;
+    let replaced: HashSet<&String> = manifests.values().flat_map(|manifest| &manifest.replaces).collect();
+    for table in Table::ALL {
+        let files = store.list_all(&place::table_directory(table.name()))?;
+        files.iter().filter(|path| replaced.contains(path)).try_for_each(|path| store.remove(path))?;
+    }
     let live = live_files(manifests.values());
     let counts =
         |manifest: &Manifest| manifest.files.iter().any(|file| live.contains_key(file.path.as_str()));
     let dead = manifests.iter().filter(|(_, manifest)| manifest.replaces.is_empty() && !counts(manifest));
-    dead.map(|(path, _)| path).try_for_each(|path| remove(path))
-}
-
-fn remove(path: &Path) -> anyhow::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    dead.map(|(path, _)| path).try_for_each(|path| store.remove(path))
 }

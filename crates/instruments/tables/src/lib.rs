@@ -15,7 +15,9 @@ mod place;
 mod prune;
 mod row_set;
 mod rows;
+mod s3;
 mod split;
+mod store;
 mod writer;
 
 pub use compact::{Compacted, Grain, compact};
@@ -26,6 +28,7 @@ pub use prune::prune;
 pub use row_set::{ReplacedFiles, RowSet, WriteOptions, empty_file};
 pub use rows::{CoverageRow, DigestRow, TextRow};
 pub use split::SplittingSink;
+pub use store::{Listed, Location, Lock, Store};
 pub use writer::{Source, Stretch, TableWriter};
 
 /// Version of the tables' columns and places, in each path.

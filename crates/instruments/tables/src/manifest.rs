@@ -1,14 +1,13 @@
 //! Manifests: what a flush wrote, itself written last. Readers take files from manifests, and list no directory.
 
 use super::place;
+use super::store::Store;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
-use std::io::Write;
 use std::ops::RangeInclusive;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 /// Version of manifests.
 pub const FORMAT: u32 = 1;
@@ -39,9 +38,9 @@ impl Manifest {
     ///
     /// # Errors
     /// There is no room.
-    pub fn write(&self, root: &Path, hour: i64, name: &str) -> anyhow::Result<()> {
+    pub fn write(&self, store: &dyn Store, hour: i64, name: &str) -> anyhow::Result<()> {
         let at = format!("{}/{name}.json", place::manifest_directory(hour)?);
-        write_whole(root, &at, &serde_json::to_vec(self)?)
+        store.put(&at, &serde_json::to_vec(self)?)
     }
 }
 
@@ -51,17 +50,24 @@ pub const ALL_DAYS: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 ///
 /// # Errors
 /// One cannot be read, or names a file that is not below the root.
-pub fn read_manifests(root: &Path, days: RangeInclusive<i64>) -> anyhow::Result<BTreeMap<PathBuf, Manifest>> {
+pub fn read_manifests(
+    store: &dyn Store,
+    days: RangeInclusive<i64>,
+) -> anyhow::Result<BTreeMap<String, Manifest>> {
+    let mut paths = Vec::new();
+    for (_, dir) in
+        place::day_directories(store, "manifests")?.into_iter().filter(|(day, _)| days.contains(day))
+    {
+        let names = store.list(&dir)?.files;
+        let manifests = names.iter().filter(|name| name.ends_with(".json") && !name.starts_with('.'));
+        paths.extend(manifests.map(|name| format!("{dir}/{name}")));
+    }
     let mut found = BTreeMap::new();
-    for dir in place::day_directories(root, "manifests")?.into_iter().filter(|(day, _)| days.contains(day)) {
-        for entry in std::fs::read_dir(&dir.1).into_iter().flatten() {
-            let path = entry.with_context(|| format!("cannot read {}", dir.1.display()))?.path();
-            if path.extension().is_some_and(|end| end == "json")
-                && let Some(manifest) = read_manifest(root, &path)?
-            {
-                found.insert(path, manifest);
-            }
-        }
+    for (path, text) in paths.iter().zip(store.get_all(&paths)?) {
+        // A compaction has removed it meanwhile: what replaces it is read, too.
+        let Some(text) = text else { continue };
+        let manifest = parse(&text).with_context(|| format!("{path} in {}", store.location()))?;
+        found.insert(path.clone(), manifest);
     }
     Ok(found)
 }
@@ -70,28 +76,20 @@ pub fn read_manifests(root: &Path, days: RangeInclusive<i64>) -> anyhow::Result<
 ///
 /// # Errors
 /// The root cannot be read.
-pub fn is_empty(root: &Path) -> anyhow::Result<bool> {
-    Ok(place::day_directories(root, "manifests")?.is_empty())
+pub fn is_empty(store: &dyn Store) -> anyhow::Result<bool> {
+    Ok(place::day_directories(store, "manifests")?.is_empty())
 }
 
-/// `None`: it is not there.
-fn read_manifest(root: &Path, path: &Path) -> anyhow::Result<Option<Manifest>> {
-    let read = std::fs::read(path);
-    // A compaction has removed it meanwhile: what replaces it is read, too.
-    if read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        return Ok(None);
-    }
-    let text = read.with_context(|| format!("cannot read {}", path.display()))?;
-    let manifest: Manifest = serde_json::from_slice(&text)
-        .with_context(|| format!("{} is no manifest of tables", path.display()))?;
+fn parse(text: &[u8]) -> anyhow::Result<Manifest> {
+    let manifest: Manifest = serde_json::from_slice(text).context("it is no manifest of tables")?;
     // It is data of other hosts: none may lead out of the directory.
     let leads_out =
         |path: &&String| Path::new(path).components().any(|part| !matches!(part, Component::Normal(_)));
     let mut paths = manifest.files.iter().map(|file| &file.path).chain(&manifest.replaces);
     if let Some(out) = paths.find(leads_out) {
-        bail!("{} names {out:?}, which is not below {}", path.display(), root.display());
+        bail!("it names {out:?}, which is not below the tables");
     }
-    Ok(Some(manifest))
+    Ok(manifest)
 }
 
 /// Paths of the files that count: those that a manifest names and none replaces, each once, with what the manifest says of it.
@@ -122,33 +120,8 @@ impl ManifestFile {
 }
 
 /// True if a compaction has replaced a file of this hour.
-pub fn is_replaced(root: &Path, hour: i64, path: &str) -> anyhow::Result<bool> {
+pub fn is_replaced(store: &dyn Store, hour: i64, path: &str) -> anyhow::Result<bool> {
     let day = hour.div_euclid(24);
-    let manifests = read_manifests(root, day..=day)?;
+    let manifests = read_manifests(store, day..=day)?;
     Ok(manifests.values().any(|manifest| manifest.replaces.iter().any(|replaced| replaced == path)))
-}
-
-/// Writes a file that is whole or not there, and there after a crash of the host once this returns.
-///
-/// # Errors
-/// The directory cannot be made, or there is no room.
-pub fn write_whole(root: &Path, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
-    let path = root.join(path);
-    let dir = path.parent().context("a file needs a directory")?;
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let mut file = tempfile_in(dir).with_context(|| format!("cannot make a file in {}", dir.display()))?;
-    let written = file.1.write_all(bytes).and_then(|()| file.1.sync_all());
-    let placed =
-        written.and_then(|()| std::fs::rename(&file.0, &path)).and_then(|()| File::open(dir)?.sync_all());
-    placed
-        .inspect_err(|_| drop(std::fs::remove_file(&file.0)))
-        .with_context(|| format!("cannot write {}: free space there, or name another place", path.display()))
-}
-
-/// Under a name that readers take for no table.
-fn tempfile_in(dir: &Path) -> anyhow::Result<(std::path::PathBuf, File)> {
-    let random = u128::from_le_bytes(toll_sys::private_dir::random_bytes()?);
-    let path = dir.join(format!(".{random:032x}.tmp"));
-    let file = File::options().write(true).create_new(true).open(&path)?;
-    Ok((path, file))
 }

@@ -3,13 +3,14 @@
 //! A file that is written again, since nobody knows whether it arrived, has the same name.
 
 use super::VERSION;
+use super::store::Store;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What a log begins with, its first times among it.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -88,25 +89,19 @@ pub fn manifest_directory(hour: i64) -> anyhow::Result<String> {
     Ok(format!("manifests/v={VERSION}/day={}", day_and_hour(hour)?.0))
 }
 
+/// Directory of a table or of the manifests.
+pub fn table_directory(table: &str) -> String {
+    format!("{table}/v={VERSION}")
+}
+
 /// Days (since 1970) of a table or of the manifests, and their directories; none, where the table is not there.
 ///
 /// # Errors
 /// The root cannot be read.
-pub fn day_directories(root: &Path, table: &str) -> anyhow::Result<Vec<(i64, PathBuf)>> {
-    std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
-    let dir = root.join(format!("{table}/v={VERSION}"));
-    let entries = match std::fs::read_dir(&dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.with_context(|| format!("cannot read {}", dir.display()))?,
-    };
-    let mut days = Vec::new();
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
-        if let Some(day) = entry.file_name().to_str().and_then(day_of_directory) {
-            days.push((day, entry.path()));
-        }
-    }
-    Ok(days)
+pub fn day_directories(store: &dyn Store, table: &str) -> anyhow::Result<Vec<(i64, String)>> {
+    let dir = table_directory(table);
+    let names = store.list(&dir)?.directories;
+    Ok(names.iter().filter_map(|name| Some((day_of_directory(name)?, format!("{dir}/{name}")))).collect())
 }
 
 fn day_and_hour(hour: i64) -> anyhow::Result<(String, i8)> {

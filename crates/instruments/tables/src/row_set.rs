@@ -2,16 +2,14 @@
 
 use super::column::{Column, write_table};
 use super::compact::read_all;
-use super::manifest::{
-    ALL_DAYS, Manifest, ManifestFile, is_replaced, live_files, read_manifests, write_whole,
-};
+use super::manifest::{ALL_DAYS, Manifest, ManifestFile, is_replaced, live_files, read_manifests};
 use super::merge::{coverage_rows, digest_rows, text_rows};
 use super::place::{self, Table};
 use super::rows::{CoverageRow, DigestRow, TextRow, coverage_table, digest_table, text_table};
+use super::store::Store;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Rows of the three tables.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,8 +44,8 @@ impl RowSet {
     ///
     /// # Errors
     /// Files cannot be written. Written again, under the same name, they take the place of those that were.
-    pub fn write(&self, root: &Path, name: &str, options: WriteOptions) -> anyhow::Result<()> {
-        let mut files = Files { root, name, options, days: BTreeMap::new() };
+    pub fn write(&self, store: &dyn Store, name: &str, options: WriteOptions) -> anyhow::Result<()> {
+        let mut files = Files { store, name, options, days: BTreeMap::new() };
         for (place, rows) in by_place(&self.digests, |row| (row.ts_us, &row.cluster)) {
             files.write(Table::Digests, place, rows.len(), &digest_table(rows))?;
         }
@@ -57,15 +55,15 @@ impl RowSet {
         for (place, rows) in by_place(&self.coverage, |row| (row.ts_us, &row.cluster)) {
             files.write(Table::Coverage, place, rows.len(), &coverage_table(&rows))?;
         }
-        files.days.iter().try_for_each(|(day, manifest)| manifest.write(root, day * 24, name))
+        files.days.iter().try_for_each(|(day, manifest)| manifest.write(store, day * 24, name))
     }
 
-    /// All rows below a root.
+    /// All rows of the tables.
     ///
     /// # Errors
     /// A file is not as its manifest says.
-    pub fn read(root: &Path) -> anyhow::Result<Self> {
-        let manifests = read_manifests(root, ALL_DAYS)?;
+    pub fn read(store: &dyn Store) -> anyhow::Result<Self> {
+        let manifests = read_manifests(store, ALL_DAYS)?;
         let mut of_table = BTreeMap::<Table, Vec<ManifestFile>>::new();
         for (path, file) in live_files(manifests.values()) {
             if let Some(table) = place::table_of_path(path) {
@@ -74,9 +72,9 @@ impl RowSet {
         }
         let files = |table| of_table.get(&table).map_or(&[][..], Vec::as_slice);
         Ok(Self {
-            digests: read_all(root, files(Table::Digests), || digest_table(Vec::new()), digest_rows)?,
-            texts: read_all(root, files(Table::Texts), || text_table(Vec::new()), text_rows)?,
-            coverage: read_all(root, files(Table::Coverage), || coverage_table(&[]), coverage_rows)?,
+            digests: read_all(store, files(Table::Digests), || digest_table(Vec::new()), digest_rows)?,
+            texts: read_all(store, files(Table::Texts), || text_table(Vec::new()), text_rows)?,
+            coverage: read_all(store, files(Table::Coverage), || coverage_table(&[]), coverage_rows)?,
         })
     }
 }
@@ -113,7 +111,7 @@ fn by_place<'a, R>(
 
 /// Files being written.
 struct Files<'a> {
-    root: &'a Path,
+    store: &'a dyn Store,
     name: &'a str,
     options: WriteOptions,
     /// Manifest of each day since 1970.
@@ -131,7 +129,7 @@ impl Files<'_> {
         let mut bytes = Vec::new();
         write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
         let path = format!("{}/{}.parquet", place::shard_directory(table, hour, shard)?, self.name);
-        if self.options.replaced != ReplacedFiles::New && is_replaced(self.root, hour, &path)? {
+        if self.options.replaced != ReplacedFiles::New && is_replaced(self.store, hour, &path)? {
             if self.options.replaced == ReplacedFiles::Skipped {
                 return Ok(());
             }
@@ -141,7 +139,7 @@ impl Files<'_> {
                 path.split('/').find(|part| part.starts_with("day=")).unwrap_or_default()
             );
         }
-        write_whole(self.root, &path, &bytes)?;
+        self.store.put(&path, &bytes)?;
         let grain_us = self.options.grain_us;
         let new = || Manifest { grain_us, ..Manifest::new() };
         let manifest = self.days.entry(hour.div_euclid(24)).or_insert_with(new);

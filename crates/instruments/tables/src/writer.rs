@@ -5,9 +5,10 @@
 use super::place;
 use super::row_set::{ReplacedFiles, RowSet, WriteOptions};
 use super::rows::{CoverageRow, DigestRow, RowContext, TextRow};
-use anyhow::{Context, ensure};
+use super::store::Store;
+use anyhow::ensure;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use toll_digest::classes::{Class, Digest, GroupBy};
 
@@ -45,7 +46,7 @@ pub struct Stretch<'a> {
 
 /// Collects and writes.
 pub struct TableWriter {
-    root: PathBuf,
+    store: Arc<dyn Store>,
     source: Source,
     /// In the names of files, whatever host the digests are of.
     file_host: String,
@@ -69,14 +70,14 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// For files below `root`, which is there; each set of them covers `flush_every`.
+    /// For files of a store; each set of them covers `flush_every`.
     ///
     /// # Errors
     /// Nothing can be written there.
-    pub fn open(root: PathBuf, source: Source, flush_every: Duration) -> anyhow::Result<Self> {
-        check_writable(&root)?;
+    pub fn open(store: Arc<dyn Store>, source: Source, flush_every: Duration) -> anyhow::Result<Self> {
+        store.check_writable()?;
         Ok(Self {
-            root,
+            store,
             file_host: source.host.clone(),
             source,
             flush_every_us: i64::try_from(flush_every.as_micros()).unwrap_or(i64::MAX),
@@ -229,15 +230,9 @@ impl TableWriter {
             return Ok(());
         }
         let name = place::file_name(&self.file_host, self.source.id, self.flushes);
-        self.waiting.write(&self.root, &name, self.options)?;
+        self.waiting.write(&*self.store, &name, self.options)?;
         self.rows += self.waiting.digests.len() as u64;
         self.begin_next_flush();
         Ok(())
     }
-}
-
-/// Known at the start, not after ten minutes.
-fn check_writable(root: &Path) -> anyhow::Result<()> {
-    nix::unistd::access(root, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK)
-        .with_context(|| format!("cannot write in {}: give it to the user of this process", root.display()))
 }

@@ -9,11 +9,13 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_digest::classes::{Digest, Histogram, Settings};
 use toll_tables::{
-    Grain, Manifest, RowSet, Source, SplittingSink, Stretch, TableWriter, compact, id_of_files, prune,
+    Grain, Location, Manifest, RowSet, Source, SplittingSink, Store, Stretch, TableWriter, compact,
+    id_of_files, prune,
 };
 use toll_wire::event::{CommandKind, Event, Sink};
 
@@ -21,6 +23,10 @@ const MINUTE_US: i64 = 60_000_000;
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 /// 2025-11-26 14:00 UTC.
 const BEGIN_US: i64 = 1_764_165_600_000_000;
+
+fn store(root: &Path) -> Arc<dyn Store> {
+    Location::Directory(root.into()).open().unwrap()
+}
 
 fn source() -> Source {
     Source { host: "db1".into(), cluster: "shop".into(), source: "packets", id: [1; 16] }
@@ -125,7 +131,7 @@ fn all_files(below: &Path) -> Vec<PathBuf> {
 #[test]
 fn ten_minutes_become_files_of_each_hour_and_one_manifest_without_a_literal() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
     for minute in 0..10 {
         assert_eq!(manifests(root.path()).len(), 0);
         // The last five are of the next hour.
@@ -174,7 +180,7 @@ fn events_are_split_by_time_also_out_of_order_and_a_second_reading_replaces_the_
     let root = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     for reading in 0..2 {
-        let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+        let writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
         let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
         sink.begin_input("slowlog");
         for second in [0, 59, 60, 61, 58, 119, 120, 240, 5, 300, -60] {
@@ -195,7 +201,7 @@ fn events_are_split_by_time_also_out_of_order_and_a_second_reading_replaces_the_
 fn a_full_disk_ends_the_reading() {
     let root = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
-    let writer = TableWriter::open(root.path().into(), source(), Duration::from_secs(60)).unwrap();
+    let writer = TableWriter::open(store(root.path()), source(), Duration::from_secs(60)).unwrap();
     std::fs::write(root.path().join("digests"), "").unwrap();
     let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
     for minute in 0..4 {
@@ -211,14 +217,15 @@ fn what_is_read_again_is_refused_once_it_is_merged() {
     let root = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     let read = |minutes: i64| {
-        let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+        let writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
         let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
         (0..minutes).for_each(|minute| sink.on_event(&event(BEGIN_US + minute * MINUTE_US)));
         sink.finish()
     };
     read(3).unwrap();
     read(5).unwrap();
-    let merged = compact(root.path(), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {}).unwrap();
+    let merged =
+        compact(&store(root.path()), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {}).unwrap();
     assert_eq!((merged.rows_before, merged.rows_after), (11, 3), "five rows, five of coverage, one text");
     let error = format!("{:#}", read(8).unwrap_err());
     assert!(error.contains("day=2025-11-26 are merged"), "{error}");
@@ -232,7 +239,7 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
     let midnight = 10 * 60;
     let read = |merge_between: bool| {
         for _ in 0..2 {
-            let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES * 200).unwrap();
+            let writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES * 200).unwrap();
             let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop).skipping_replaced();
             for (host, minute) in [("db1", 0), ("db2", 1), ("db2", midnight)] {
                 sink.begin_input_of(host, "queries");
@@ -242,10 +249,11 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
             sink.finish().unwrap();
             if merge_between {
                 // The first day alone.
-                compact(root.path(), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {}).unwrap();
+                compact(&store(root.path()), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {})
+                    .unwrap();
             }
         }
-        let live = RowSet::read(root.path()).unwrap().digests;
+        let live = RowSet::read(&*store(root.path())).unwrap().digests;
         live.iter().map(|row| (row.host.clone(), row.n)).collect::<Vec<_>>()
     };
     let mut found = read(true);
@@ -259,7 +267,7 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
 fn what_an_input_lacks_counts_in_its_last_stretch() {
     let root = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
-    let writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
     let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
     for (minute, lost) in [(0, 0), (1, 5), (2, 7)] {
         sink.begin_input("pcapng");
@@ -279,16 +287,16 @@ fn what_an_input_lacks_counts_in_its_last_stretch() {
 #[test]
 fn a_day_is_removed_once_all_of_it_is_past_the_age() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
     add(&mut writer, 0, &[(0, 1_000)]).unwrap();
     add(&mut writer, 24 * 60, &[(0, 2_000)]).unwrap();
     writer.flush().unwrap();
     let midnight_us = BEGIN_US + 10 * 60 * MINUTE_US;
-    assert_eq!(prune(root.path(), midnight_us - 1).unwrap(), 0);
-    assert_eq!(prune(root.path(), midnight_us).unwrap(), 1);
-    let left = RowSet::read(root.path()).unwrap();
+    assert_eq!(prune(&store(root.path()), midnight_us - 1).unwrap(), 0);
+    assert_eq!(prune(&store(root.path()), midnight_us).unwrap(), 1);
+    let left = RowSet::read(&*store(root.path())).unwrap();
     assert_eq!((left.digests.len(), left.digests[0].time_ns, left.texts.len()), (1, 2_000, 1));
-    assert_eq!(prune(root.path(), midnight_us).unwrap(), 0);
+    assert_eq!(prune(&store(root.path()), midnight_us).unwrap(), 0);
 }
 
 #[test]
@@ -311,7 +319,7 @@ fn the_reference_names_every_column() {
     let sql = std::fs::read_to_string("../../toll/tests/readers/duckdb/top.sql").unwrap();
     assert!(page.contains(sql.trim_end()), "the statement that the page shows is the one that is tried");
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
     add(&mut writer, 0, &[(0, 1)]).unwrap();
     writer.flush().unwrap();
     for table in ["digests", "texts", "coverage"] {
@@ -327,7 +335,7 @@ fn the_reference_names_every_column() {
 #[test]
 fn what_cannot_be_written_waits_and_is_written_once() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
     add(&mut writer, 0, &[(0, 1_000)]).unwrap();
     // In the place of the directory of manifests: digests are written, and nothing names them.
     std::fs::write(root.path().join("manifests"), "").unwrap();
@@ -346,7 +354,7 @@ fn what_cannot_be_written_waits_and_is_written_once() {
 #[test]
 fn memory_is_bounded_where_nothing_can_be_written() {
     let root = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+    let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
     std::fs::write(root.path().join("digests"), "").unwrap();
     let wide: Vec<(u8, u64)> = (0..20_000).map(|i| ((i % 26) as u8, 1_u64 << (i % 40) | i)).collect();
     let (wide, mut added, mut failed) = (digest(&wide), 0_u64, 0);
@@ -367,7 +375,8 @@ fn memory_is_bounded_where_nothing_can_be_written() {
 #[test]
 fn a_place_that_is_not_there_is_said_at_once() {
     let root = tempfile::tempdir().unwrap();
-    let error = TableWriter::open(root.path().join("absent"), source(), TEN_MINUTES).err().expect("refused");
+    let error =
+        TableWriter::open(store(&root.path().join("absent")), source(), TEN_MINUTES).err().expect("refused");
     assert!(format!("{error:#}").contains("cannot write in "), "{error:#}");
 }
 
@@ -383,7 +392,7 @@ proptest! {
     ) {
         let root = tempfile::tempdir().unwrap();
         let mut all: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
-        let mut writer = TableWriter::open(root.path().into(), source(), TEN_MINUTES).unwrap();
+        let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
         for (minute, queries) in minutes.iter().enumerate() {
             add(&mut writer, minute as i64, queries).unwrap();
             for &(class, query_ns) in queries {

@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("probe", &["journal", "mysql", "stats", "sys"]),
     ("throttle", &["journal", "mysql", "probe", "stats", "sys"]),
     ("guard", &["journal", "mysql", "probe", "stats", "sys"]),
-    ("store", &[]),
+    ("store", &["sys"]),
     ("backup", &["journal", "mysql", "server", "store", "sys", "throttle"]),
     // lab: pricing
     ("model", &["digest", "load", "record", "stats", "sys"]),

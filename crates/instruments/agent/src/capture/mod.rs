@@ -171,10 +171,7 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
         _ => None,
     };
     let (mut tap, link_number) = open_tap(options)?;
-    if let Some(tables) = &options.tables {
-        std::fs::create_dir_all(&tables.root)
-            .with_context(|| format!("cannot make {}", tables.root.display()))?;
-    }
+    let table_store = options.tables.as_ref().map(TableOptions::open_store).transpose()?;
     if !drop_privileges(options.user.as_deref(), &places_written(options))? {
         tracing::warn!(
             "this capture goes on as root, and the kernel has no Landlock (5.13) to bound where it writes: \
@@ -185,7 +182,8 @@ pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> any
     let metrics = offer.map(MetricsServer::start).transpose()?;
     let instance = describe_instance(options);
     let otlp = options.otlp.as_ref().map(|to| OtlpExporter::start(to, &instance)).transpose()?;
-    let (output, fill) = open_output(options, link_number, stream, otlp.as_ref(), front)?;
+    let opened = Opened { link_number, stream, table_store };
+    let (output, fill) = open_output(options, opened, otlp.as_ref(), front)?;
     let mut output = match options.cpu_share {
         Some(share) => Box::new(BudgetedOutput::new(output, share, &options.ports)),
         None => output,
@@ -228,8 +226,7 @@ fn places_written(options: &CaptureOptions) -> WritePlaces {
         OutputKind::Packets(path) | OutputKind::Queries(path) if path.as_os_str() != "-" => places_of(path),
         _ => Vec::new(),
     };
-    let trees = options.tables.iter().map(|tables| tables.root.clone()).collect();
-    WritePlaces { files, trees }
+    WritePlaces { files, trees: options.tables.iter().filter_map(TableOptions::tree).collect() }
 }
 
 /// The tap, and for a file of packets the number of what their first header is.
@@ -277,14 +274,21 @@ fn stream_key(options: &CaptureOptions) -> anyhow::Result<SenderKey> {
     }
 }
 
+/// What is opened with the rights that a capture begins with.
+struct Opened {
+    link_number: u16,
+    stream: Option<StreamSink>,
+    table_store: Option<Arc<dyn toll_tables::Store>>,
+}
+
 /// The output; of a stream also how full its memory is.
 fn open_output(
     options: &CaptureOptions,
-    link_number: u16,
-    stream: Option<StreamSink>,
+    opened: Opened,
     otlp: Option<&OtlpExporter>,
     front: &mut dyn CaptureFrontend,
 ) -> anyhow::Result<(Box<dyn CaptureOutput>, Option<BufferFill>)> {
+    let Opened { link_number, stream, table_store } = opened;
     match &options.output {
         OutputKind::Packets(path) => {
             let statistics = Statistics::begin(wall_ns());
@@ -304,8 +308,9 @@ fn open_output(
             how.settings.group_by = options.group_by;
             how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
             how.limit = options.limit;
-            how.tables =
-                options.tables.as_ref().map(|to| tables::open_tables(to, options.source)).transpose()?;
+            if let (Some(store), Some(to)) = (table_store, &options.tables) {
+                how.tables = Some(tables::open_tables(store, to, options.source)?);
+            }
             Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.

@@ -89,7 +89,7 @@ pub fn receive_streams(
         .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", options.listen))?;
     let address = listener.local_addr()?;
     // The threads that strangers speak to come after it.
-    let trees = options.tables.iter().map(|tables| tables.tables.root.clone()).collect();
+    let trees = options.tables.iter().filter_map(|tables| tables.tables.tree()).collect();
     let places = WritePlaces { files: options.destination.places_written(), trees };
     toll_taps::drop_privileges(None, &places)?;
     let directory = match &options.destination {

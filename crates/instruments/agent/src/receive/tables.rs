@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use toll_tables::{Source, SplittingSink, TableWriter};
 use toll_wire::queries::Reader;
 
-/// How often files are looked for.
+/// How often files are looked for. Each batch writes a file for each shard and table, and in a bucket each has its price.
 const BATCH_INTERVAL: Duration = Duration::from_secs(5);
+const BUCKET_BATCH_INTERVAL: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After tables could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
@@ -43,9 +44,8 @@ impl ReceivedTables {
     }
 
     fn open(&self, id: [u8; 16]) -> Result<TableWriter> {
-        let TableOptions { root, cluster } = &self.tables;
-        let source = Source { host: String::new(), cluster: cluster.clone(), source: "", id };
-        TableWriter::open(root.clone(), source, FLUSH_INTERVAL)
+        let source = Source { host: String::new(), cluster: self.tables.cluster.clone(), source: "", id };
+        TableWriter::open(self.tables.open_store()?, source, FLUSH_INTERVAL)
     }
 }
 
@@ -90,6 +90,7 @@ fn run(dir: &Path, options: &ReceivedTables, open_files: &dyn Fn() -> HashSet<Pa
         // Files that are closed by the end are digested after it.
         let is_last = stop.load(Ordering::Relaxed);
         let pause = match digest_batches(dir, options, open_files) {
+            Ok(()) if options.tables.tree().is_none() => BUCKET_BATCH_INTERVAL,
             Ok(()) => BATCH_INTERVAL,
             Err(error) => {
                 tracing::warn!("no tables: {error:#}; tried again later, the files stay");

@@ -3,11 +3,12 @@
 use super::ends::{Receiver, new_keys, new_sender, new_sender_key, wait_until};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_agent::capture::chunk_queue::ChunkSink;
 use toll_stats::random::Rng;
-use toll_tables::{Grain, RowSet, compact};
+use toll_tables::{Grain, Location, RowSet, Store, compact};
 use toll_wire::event::{CommandKind, Event};
 use toll_wire::queries::{BlockCompressor, Encoder};
 
@@ -17,6 +18,10 @@ const BEGIN_NS: u64 = 1_767_225_600_000_000_000;
 const STEP_NS: u64 = 7_000_000_000;
 const CHUNK_EVENTS: u64 = 20;
 const CLASSES: u64 = 3;
+
+fn store(tables: &Path) -> Arc<dyn Store> {
+    Location::Directory(tables.into()).open().unwrap()
+}
 
 /// Sends chunks of real query events.
 struct QuerySender {
@@ -73,7 +78,7 @@ impl QuerySender {
 /// Queries and their time by host.
 fn sums(tables: &Path) -> BTreeMap<String, (i64, i64)> {
     let mut sums = BTreeMap::<String, (i64, i64)>::new();
-    for row in RowSet::read(tables).unwrap().digests {
+    for row in RowSet::read(&*store(tables)).unwrap().digests {
         let (n, time_ns) = sums.entry(row.host).or_default();
         (*n, *time_ns) = (*n + row.n, *time_ns + row.time_ns);
     }
@@ -99,9 +104,15 @@ pub fn assert_once_over_kills(lab: &crate::lab::Lab, kills: u32) {
             let mut merged = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let until_us = i64::try_from(BEGIN_NS / 1_000).unwrap() + 100 * 86_400_000_000;
-                merged += compact(tables.as_ref(), Grain::Hour, until_us, &AtomicBool::new(false), |_, _| {})
-                    .unwrap()
-                    .stretches;
+                merged += compact(
+                    &store(tables.as_ref()),
+                    Grain::Hour,
+                    until_us,
+                    &AtomicBool::new(false),
+                    |_, _| {},
+                )
+                .unwrap()
+                .stretches;
                 std::thread::sleep(Duration::from_millis(70));
             }
             merged

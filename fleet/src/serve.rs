@@ -1,0 +1,152 @@
+//! Command `serve`: a page, and the tables for every client that speaks PostgreSQL's protocol: Grafana, psql, Metabase.
+//!
+//! Answers queries and changes nothing.
+
+use crate::page;
+use crate::tables::Tables;
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use datafusion::common::ParamValues;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion_postgres::datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
+use datafusion_postgres::datafusion_pg_catalog::setup_pg_catalog;
+use datafusion_postgres::hooks::cursor::CursorStatementHook;
+use datafusion_postgres::hooks::set_show::SetShowHook;
+use datafusion_postgres::hooks::transactions::TransactionStatementHook;
+use datafusion_postgres::hooks::{HookClient, QueryHook};
+use datafusion_postgres::pgwire::api::ClientInfo;
+use datafusion_postgres::pgwire::api::results::Response;
+use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
+use datafusion_postgres::{ServerOptions, serve_with_hooks};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+/// Clients at once.
+const CONNECTIONS_MAX: usize = 64;
+/// As clients name it.
+const DATABASE: &str = "datafusion";
+
+/// Where to answer.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenPlaces {
+    /// Clients of PostgreSQL.
+    pub sql: SocketAddr,
+    /// Browsers.
+    pub page: SocketAddr,
+    /// Addresses beyond this host are allowed.
+    pub is_plain: bool,
+}
+
+/// Serves until it is ended.
+///
+/// # Errors
+/// An address is taken, or for the whole network.
+pub async fn serve(tables: Tables, places: ListenPlaces) -> anyhow::Result<()> {
+    let ListenPlaces { sql, page, is_plain } = places;
+    if let Some(open) = [sql, page].iter().find(|address| !address.ip().is_loopback() && !is_plain) {
+        bail!(
+            "{open} is for the whole network, and everybody there could read the queries' fingerprints: listen on \
+             127.0.0.1 behind a proxy or an SSH tunnel, or set --plain"
+        );
+    }
+    let page = bind(page, "--page")?;
+    // The library takes no socket, says nothing of the port that it gets, and little of one that is taken.
+    let sql = bind(sql, "--listen")?.local_addr()?;
+    writeln!(std::io::stderr(), "toll-fleet: page at http://{}", page.local_addr()?)?;
+    writeln!(std::io::stderr(), "toll-fleet: SQL at postgresql://{sql}/{DATABASE}, any user")?;
+    let session = Arc::new(tables.session()?);
+    tokio::try_join!(serve_sql(session, sql), page::serve(Arc::new(tables), page, is_plain))?;
+    Ok(())
+}
+
+fn bind(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).with_context(|| {
+        format!("cannot listen on {address}: end what listens there, or name another port with {option}")
+    })
+}
+
+async fn serve_sql(session: Arc<SessionContext>, listen: SocketAddr) -> anyhow::Result<()> {
+    setup_pg_catalog(&session, DATABASE, EmptyContextProvider)
+        .map_err(|error| anyhow::Error::new(*error))
+        .context("cannot describe the tables to clients")?;
+    let host = match listen.ip() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let options =
+        ServerOptions::new().with_host(host).with_port(listen.port()).with_max_connections(CONNECTIONS_MAX);
+    let hooks: Vec<Arc<dyn QueryHook>> = vec![
+        Arc::new(ReadsOnly),
+        Arc::new(CursorStatementHook),
+        Arc::new(SetShowHook),
+        Arc::new(TransactionStatementHook),
+    ];
+    serve_with_hooks(session, &options, hooks).await.with_context(|| format!("cannot listen on {listen}"))
+}
+
+/// Refuses every statement that is more than a question.
+#[derive(Debug)]
+struct ReadsOnly;
+
+fn is_allowed(statement: &Statement) -> bool {
+    match statement {
+        Statement::Explain { statement, .. } => matches!(**statement, Statement::Query(_)),
+        // Settings of the engine are everybody's.
+        Statement::Set(_) => !statement.to_string().to_lowercase().contains("datafusion."),
+        Statement::Query(_)
+        | Statement::ShowVariable { .. }
+        | Statement::StartTransaction { .. }
+        | Statement::Commit { .. }
+        | Statement::Rollback { .. }
+        | Statement::Declare { .. }
+        | Statement::Fetch { .. }
+        | Statement::Close { .. }
+        | Statement::Deallocate { .. }
+        | Statement::Discard { .. } => true,
+        _ => false,
+    }
+}
+
+fn refuse<T>(statement: &Statement) -> Option<PgWireResult<T>> {
+    let refused = || {
+        let words = "toll-fleet answers queries, and changes nothing".to_owned();
+        // insufficient_privilege
+        PgWireError::UserError(Box::new(ErrorInfo::new("ERROR".into(), "42501".into(), words)))
+    };
+    (!is_allowed(statement)).then(|| Err(refused()))
+}
+
+#[async_trait]
+impl QueryHook for ReadsOnly {
+    async fn handle_simple_query(
+        &self,
+        statement: &Statement,
+        _session: &SessionContext,
+        _client: &mut dyn HookClient,
+    ) -> Option<PgWireResult<Response>> {
+        refuse(statement)
+    }
+
+    async fn handle_extended_parse_query(
+        &self,
+        statement: &Statement,
+        _session: &SessionContext,
+        _client: &(dyn ClientInfo + Send + Sync),
+    ) -> Option<PgWireResult<LogicalPlan>> {
+        refuse(statement)
+    }
+
+    async fn handle_extended_query(
+        &self,
+        statement: &Statement,
+        _plan: &LogicalPlan,
+        _params: &ParamValues,
+        _session: &SessionContext,
+        _client: &mut dyn HookClient,
+    ) -> Option<PgWireResult<Response>> {
+        refuse(statement)
+    }
+}
