@@ -3,7 +3,8 @@
 #
 # Point selects of a private server, captured once, are replayed between two network namespaces at each rate, under new
 # addresses each time through, so that each is a new connection. The receiver captures them. The sender has a CPU of its own,
-# which also carries the packets up to the capture's filter. Reported are the rate that was reached, the capture's own CPU time
+# which also carries the packets up to the capture's filter. The socket tap sees a server's calls alone, so that its queries come
+# from toll load, as fast as the server answers at most. Reported are the rate that was reached, the capture's own CPU time
 # (all threads) in percent of a CPU and for each query, how often it went to sleep, and what it lost by its own account.
 # `budget` is --digest with --budget cpu=5%: its share of a CPU, and the share of packets that it left out.
 #
@@ -44,43 +45,60 @@ used() {
   cat /proc/"$1"/task/*/status | awk '/^voluntary/ {n += $2} END {print n}'
 }
 
-# measure NAME RATE OPTION...: one line.
+# measure NAME RATE OPTION...: one line. The capture looks at what drive RATE sends.
 measure() {
   local name=$1 rate=$2 pid before after
-  ip netns exec $receive taskset -c $last "$toll" capture -i $device --port $port --json "${@:3}" \
-    >"$scratch/account" 2>"$scratch/said" &
+  rm -f "$scratch/driven"
+  "${inside[@]}" "$toll" capture "${tap[@]}" --json "${@:3}" >"$scratch/account" 2>"$scratch/said" &
   pid=$!
   ending+=($pid)
   until grep -q listening "$scratch/said"; do sleep 0.02; done
   sleep 1
   before=$(used $pid)
-  if [ "$rate" = 0 ]; then
-    sleep "$seconds"
-  else
-    ip netns exec $send taskset -c 0 "$toll" replay "$scratch/queries.pcap" -i $device --loop 0 --unique-ip \
-      --pps $((rate * packets / queries)) --duration "${seconds}s" --allow-slower >"$scratch/replayed" 2>&1
-  fi
+  if [ "$rate" = 0 ]; then sleep "$seconds"; else drive "$rate"; fi
   after=$(used $pid)
   kill -INT $pid
   wait $pid || cat "$scratch/said"
-  python3 - "$name" "$rate" "$seconds" "$packets" "$queries" "$before" "$after" "$scratch/account" <<'P'
-import json, sys
-name, rate, seconds, packets, queries, before, after, path = sys.argv[1:]
+  python3 - "$name" "$rate" "$seconds" "$packets" "$queries" "$before" "$after" "$scratch/account" "$scratch/driven" <<'P'
+import json, os, sys
+name, rate, seconds, packets, queries, before, after, path, driven = sys.argv[1:]
 (cpu, sleeps), (cpu2, sleeps2) = (map(float, text.split()) for text in (before, after))
 account = [json.loads(line) for line in open(path) if line.startswith('{"type":"ledger"')][-1]
 seconds, lost = float(seconds), sum(account["lost"].values())
-done = account["passed"] * float(queries) / float(packets)
-each = f"{(cpu2 - cpu) / 1e3 / done:8.3f}" if done else " " * 8
-print(f"{name:8} {int(rate):9,} {done / seconds:11,.0f} {(cpu2 - cpu) / 1e7 / seconds:8.3f} {each} "
+if os.path.exists(driven):
+    done = json.loads(open(driven).read().splitlines()[-1])["events"]
+else:
+    done = account["passed"] * float(queries) / float(packets)
+each = f"{(cpu2 - cpu) / 1e3 / done:8.3f}" if done and int(rate) else " " * 8
+print(f"{name:15} {int(rate):9,} {done / seconds:11,.0f} {(cpu2 - cpu) / 1e7 / seconds:8.3f} {each} "
       f"{(sleeps2 - sleeps) / seconds:9.1f} {lost:9,} {100 * account['shed'] / max(account['passed'], 1):8.2f}")
 P
 }
 
 echo "$(nproc) CPUs, $("$toll" --version), $queries queries in $packets packets, $seconds s at each rate"
-printf '%-8s %9s %11s %8s %8s %9s %9s %8s\n' capture asked/s reached/s 'CPU, %' us/query sleeps/s lost 'shed, %'
+printf '%-15s %9s %11s %8s %8s %9s %9s %8s\n' capture asked/s reached/s 'CPU, %' us/query sleeps/s lost 'shed, %'
+inside=(ip netns exec $receive taskset -c $last) tap=(-i $device --port $port)
+drive() {
+  ip netns exec $send taskset -c 0 "$toll" replay "$scratch/queries.pcap" -i $device --loop 0 --unique-ip \
+    --pps $(($1 * packets / queries)) --duration "${seconds}s" --allow-slower >"$scratch/replayed" 2>&1
+}
 for rate in "${rates[@]}"; do
   measure -w "$rate" --overwrite -w "$scratch/out.pcapng"
   measure queries "$rate" --overwrite --queries "$scratch/out.queries"
   measure digest "$rate" --digest --every 1m
   measure budget "$rate" --digest --every 1m --budget cpu=5%
+done
+
+# The tap's programs in the kernel are work of the server's threads, and not counted here.
+rm -rf "$scratch/data"
+start_server $port --innodb-buffer-pool-size=64M
+mariadb --no-defaults --socket="$socket" --user=root -e "CREATE DATABASE sbtest"
+"$toll" load prepare --port $port --tables 1 --rows 1000 >/dev/null
+inside=() tap=(--tap sockets --server-pid "$server")
+drive() {
+  "$toll" load point-select --port $port --tables 1 --rows 1000 --threads 8 --rate "$1" --time "${seconds}s" --json >"$scratch/driven"
+}
+for rate in "${rates[@]}"; do
+  measure 'sockets queries' "$rate" --overwrite --queries "$scratch/out.queries"
+  measure 'sockets digest' "$rate" --digest --every 1m
 done
