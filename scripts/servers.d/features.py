@@ -13,8 +13,8 @@ import mysql.connector.pooling
 import pymysql
 from mysql.connector.constants import ClientFlag
 from pymysql.constants import CLIENT
+from server import PASSWORD
 
-PASSWORD = "a password of tests"
 COUNT = 20
 
 
