@@ -1,4 +1,4 @@
-//! Tests of `toll-fleet serve`, with a client of PostgreSQL.
+//! Tests of `toll-fleet serve`, with a browser and a client of SQL.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the program is started as its users start it")]
@@ -155,13 +155,13 @@ fn the_page_asks_for_what_the_commands_answer_and_no_other_site_reads_it() {
     assert_eq!((&extent["cluster"], number(extent, "hosts")), (&"shop".into(), 6.0));
     // 14:00 to 15:00 of four hours.
     let hour = served.rows("/api/coverage?since_us=1764165600000000&until_us=1764169200000000");
-    assert_eq!(number(&hour[0], "seen_s"), 3_600.0);
+    assert_eq!(number(&hour[0], "seen_s") as i64, 3_600);
     assert_eq!(served.get(&served.page, "/api/classes/none").0, 400);
     assert_eq!(served.get("toll.example", "/api/classes").0, 403, "a name that leads here");
     assert_eq!(served.get("localhost", "/api/tables").0, 200);
 }
 
-/// As Grafana's PostgreSQL source fills them in.
+/// As Grafana fills them in.
 fn fill_in(sql: &str) -> String {
     let between = "BETWEEN '2025-11-26T14:00:00Z' AND '2025-11-26T18:00:00Z'";
     sql.replace("$__timeFilter(ts)", &format!("ts {between}"))
