@@ -105,6 +105,12 @@ export function date(wallUs: number): string {
   return `${new Date(wallUs / 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 }
 
+/** Local time of this browser, as `2026-11-27 15:04:05`. */
+export function localTime(ms: number): string {
+  // Sweden's is ISO 8601's.
+  return new Date(ms).toLocaleString('sv-SE');
+}
+
 /** With a capital first letter, for a heading; `p99` stays as it is. */
 export function capitalised(text: string): string {
   if (/^[a-z]\d/.test(text)) return text;

@@ -1,7 +1,7 @@
 // Page of `toll-fleet serve`: the load by class, then classes, hosts, and what was seen of each host.
 
 import { choices, el } from '../dom';
-import { count, micros, num, seconds } from '../format';
+import { count, localTime, micros, num, seconds } from '../format';
 import {
   ask,
   type ClassOnHost,
@@ -57,7 +57,7 @@ function keepView(view: View): void {
   history.replaceState(null, '', `#${link}`);
 }
 
-const time = (us: number) => new Date(us / 1000).toLocaleString(undefined, { hour12: false });
+const time = (us: number) => localTime(us / 1000);
 const millis = (ms: number) => micros(ms * 1000);
 const perSecond = (n: number, shown: Shown) => num((n * 1e6) / Math.max(shown.untilUs - shown.sinceUs, 1));
 
