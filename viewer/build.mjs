@@ -99,7 +99,7 @@ async function dashboard() {
     const entry = here('src/fleet/dashboard.ts');
     await build({ entryPoints: [entry], outfile, bundle: true, format: 'esm', platform: 'node' });
     const { built } = await import(pathToFileURL(outfile).href);
-    return ['docs/examples/fleet-dashboard.json', `${JSON.stringify(built, null, 2)}\n`];
+    return ['docs/howto/fleet-dashboard.json', `${JSON.stringify(built, null, 2)}\n`];
   } finally {
     await rm(dir, { recursive: true });
   }

@@ -175,7 +175,7 @@ fn every_panel_of_the_dashboard_has_rows() {
     write_changed(root.path());
     let served = Served::start(root.path());
     let mut client = served.client();
-    let kept = std::fs::read_to_string("../docs/examples/fleet-dashboard.json").unwrap();
+    let kept = std::fs::read_to_string("../docs/howto/fleet-dashboard.json").unwrap();
     let dashboard: Value = serde_json::from_str(&kept).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert_eq!(panels.len(), 6);

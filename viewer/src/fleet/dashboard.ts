@@ -1,4 +1,4 @@
-// Dashboard of `toll-fleet serve` for Grafana, whose PostgreSQL source reads it: docs/examples/fleet-dashboard.json.
+// Dashboard of `toll-fleet serve` for Grafana, whose PostgreSQL source reads it: docs/howto/fleet-dashboard.json.
 //
 // `node build.mjs` writes it. fleet/tests/serving.rs runs the SQL of every panel.
 

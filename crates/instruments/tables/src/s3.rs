@@ -132,7 +132,12 @@ impl S3Store {
             }
             pause *= 2;
         }
-        self.try_send(method, &url()).with_context(|| format!("{} does not answer", self.location()))
+        self.try_send(method, &url()).with_context(|| {
+            format!(
+                "the S3 server of {} does not answer: AWS_ENDPOINT_URL and AWS_REGION say where it is",
+                self.location()
+            )
+        })
     }
 
     fn try_send(&self, method: Method<'_>, url: &str) -> Result<Answer, ureq::Error> {
