@@ -13,7 +13,9 @@ use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
-use toll_tables::{Store, Table, empty_file, hour_of_path, live_files, read_manifests, table_of_path};
+use toll_tables::{
+    Store, Table, cluster_path, empty_file, hour_of_path, live_files, read_manifests, table_of_path,
+};
 
 /// A table of a directory.
 #[derive(Debug)]
@@ -46,13 +48,20 @@ impl LiveTable {
         // A server that is slow is waited for, but not by threads that compute.
         let found = tokio::task::spawn_blocking(move || {
             let manifests = read_manifests(&*store, range.days())?;
-            let of_table = live_files(manifests.values())
-                .into_keys()
-                .filter(|path| table_of_path(path) == Some(table))
+            let live = live_files(manifests.values());
+            let read_from = if table == Table::ClusterDigests { Table::Digests } else { table };
+            let of_table = live
+                .keys()
+                .filter(|path| table_of_path(path) == Some(read_from))
                 .filter(|path| hour_of_path(path).is_some_and(|hour| range.has_hour(hour)));
+            // What is not compacted yet has rows of hosts alone: other columns are the same.
+            let folded = |path: &str| {
+                let path = cluster_path(path).filter(|_| table == Table::ClusterDigests)?;
+                live.get_key_value(path.as_str()).map(|(path, _)| *path)
+            };
             of_table
                 .map(|path| {
-                    let path = format!("{}/{path}", store.location());
+                    let path = format!("{}/{}", store.location(), folded(path).unwrap_or(path));
                     ListingTableUrl::parse(&path).with_context(|| format!("{path} is no path of a file"))
                 })
                 .collect()

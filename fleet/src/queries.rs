@@ -62,7 +62,7 @@ pub fn checked_id(id: &str) -> anyhow::Result<&str> {
 fn ranked(limit: usize) -> String {
     format!(
         "SELECT upper(encode(class, 'hex')) AS class, time_ns, sum(time_ns) OVER () AS whole_ns
-FROM (SELECT class, sum(time_ns) AS time_ns FROM digests GROUP BY class) AS of_class
+FROM (SELECT class, sum(time_ns) AS time_ns FROM cluster_digests GROUP BY class) AS of_class
 ORDER BY time_ns DESC, class LIMIT {limit}"
     )
 }
@@ -74,8 +74,10 @@ fn top(ids: &[String], whole_ns: i64) -> String {
     format!(
         "WITH of_class AS (
   SELECT class, sum(time_ns) AS time_ns, sum(n) AS n, sum(errors) AS errors, max(max_ns) AS max_ns,
-    count(DISTINCT host) AS hosts, toll_histogram(hist_bin, hist_n) AS histogram
-  FROM digests WHERE class IN ({ids}) GROUP BY class
+    toll_histogram(hist_bin, hist_n) AS histogram
+  FROM cluster_digests WHERE class IN ({ids}) GROUP BY class
+), on_hosts AS (
+  SELECT class, count(DISTINCT host) AS hosts FROM digests WHERE class IN ({ids}) GROUP BY class
 ), named AS (
   SELECT class, min(summary) AS summary, min(fingerprint) AS fingerprint FROM texts WHERE class IN ({ids}) GROUP BY class
 )
@@ -83,20 +85,20 @@ SELECT upper(encode(of_class.class, 'hex')) AS class, coalesce(summary, '(not ke
   of_class.n AS n, of_class.time_ns / 1e9 AS time_s, 100.0 * of_class.time_ns / greatest({whole_ns}, 1) AS time_percent,
   least(toll_quantile(histogram, 0.5), max_ns) / 1e6 AS p50_ms,
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS p99_ms,
-  max_ns / 1e6 AS max_ms, of_class.errors AS errors, of_class.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
-FROM of_class LEFT JOIN named ON named.class = of_class.class ORDER BY time_s DESC, class"
+  max_ns / 1e6 AS max_ms, of_class.errors AS errors, on_hosts.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
+FROM of_class JOIN on_hosts ON on_hosts.class = of_class.class LEFT JOIN named ON named.class = of_class.class ORDER BY time_s DESC, class"
     )
 }
 
 fn load(limit: usize, step_us: i64) -> String {
     format!(
         "WITH shown AS (
-  SELECT class FROM digests GROUP BY class ORDER BY sum(time_ns) DESC, class LIMIT {limit}
+  SELECT class FROM cluster_digests GROUP BY class ORDER BY sum(time_ns) DESC, class LIMIT {limit}
 ), named AS (
   SELECT class, min(summary) AS summary FROM texts GROUP BY class
 ), steps AS (
   SELECT CAST(ts AS BIGINT) / {step_us} * {step_us} AS begin_us, shown.class AS class, sum(time_ns) / {step_us}.0 / 1000 AS active
-  FROM digests LEFT JOIN shown ON shown.class = digests.class GROUP BY 1, 2
+  FROM cluster_digests AS of_cluster LEFT JOIN shown ON shown.class = of_cluster.class GROUP BY 1, 2
 )
 SELECT begin_us, {step_us} AS step_us, coalesce(upper(encode(steps.class, 'hex')), '') AS class,
   CASE WHEN steps.class IS NULL THEN '' ELSE coalesce(summary, '(not kept apart)') END AS summary, active

@@ -82,7 +82,7 @@ impl Tables {
         Ok(Self { store, bucket, runtime })
     }
 
-    /// A session that knows toll's functions and the tables `digests`, `texts` and `coverage`.
+    /// A session that knows toll's functions and all tables.
     ///
     /// # Errors
     /// Never, but for a fault of the library.
@@ -113,7 +113,14 @@ impl Tables {
     pub async fn within(&self, range: TimeRange, of: Option<Expr>) -> anyhow::Result<SessionContext> {
         let session = self.session()?;
         for table in Table::ALL {
-            let frame = session.table(table.name()).await?;
+            // Rows without hosts cannot be chosen by them.
+            let chooses_hosts =
+                of.as_ref().is_some_and(|of| of.column_refs().iter().any(|column| column.name == "host"));
+            let frame = if table == Table::ClusterDigests && chooses_hosts {
+                session.table(Table::Digests.name()).await?
+            } else {
+                session.table(table.name()).await?
+            };
             let frame = match (table, &of) {
                 (Table::Texts, _) => frame.filter(within("first_seen", range.whole_days()))?,
                 (_, None) => frame.filter(within("ts", range))?,

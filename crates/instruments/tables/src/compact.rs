@@ -7,9 +7,11 @@
 use super::column::{Column, write_table};
 use super::column_reader::read_table;
 use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests};
-use super::merge::{coverage_rows, digest_rows, merge_coverage, merge_digests, merge_texts, text_rows};
+use super::merge::{
+    coverage_rows, digest_rows, fold_hosts, merge_coverage, merge_digests, merge_texts, text_rows,
+};
 use super::place::{self, Table};
-use super::rows::{coverage_table, digest_table, text_table};
+use super::rows::{cluster_digest_table, coverage_table, digest_table, text_table};
 use super::store::Store;
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -78,16 +80,14 @@ pub fn compact(
         let mut manifest = Manifest { grain_us: grain.us(), ..Manifest::new() };
         for ((table, shard), files) in groups {
             merge_group(store, &Group { table, shard, begin_us, grain }, &files, &mut manifest)?;
-            let sum = |of: fn(&ManifestFile) -> u64| files.iter().map(of).sum::<u64>();
             done.files_before += files.len() as u64;
-            done.rows_before += sum(|file| file.rows);
-            done.bytes_before += sum(|file| file.bytes);
+            done.rows_before += rows_of(&files);
+            done.bytes_before += files.iter().map(|file| file.bytes).sum::<u64>();
         }
-        let sum = |of: fn(&ManifestFile) -> u64| manifest.files.iter().map(of).sum::<u64>();
         done.stretches += 1;
         done.files_after += manifest.files.len() as u64;
-        done.rows_after += sum(|file| file.rows);
-        done.bytes_after += sum(|file| file.bytes);
+        done.rows_after += rows_of(&manifest.files);
+        done.bytes_after += manifest.files.iter().map(|file| file.bytes).sum::<u64>();
         let name = hash(manifest.replaces.iter());
         manifest.write(store, stretch * grain.hours(), &name)?;
         manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
@@ -96,10 +96,16 @@ pub fn compact(
     Ok(done)
 }
 
+/// Each once: those of digests stand without their hosts again.
+fn rows_of(files: &[ManifestFile]) -> u64 {
+    let once = files.iter().filter(|file| place::table_of_path(&file.path) != Some(Table::ClusterDigests));
+    once.map(|file| file.rows).sum()
+}
+
 /// Table and number of the shard.
 type GroupKey = (Table, u8);
 
-/// Files to merge, by stretch of time (in grains since 1970), table and shard.
+/// Files to merge, by stretch of time (in grains since 1970), table and shard; those of digests with what is made of them.
 fn due(
     manifests: &BTreeMap<String, Manifest>,
     grain: Grain,
@@ -115,6 +121,8 @@ fn due(
     for (path, file) in live_files(manifests.values()) {
         let place = place::table_of_path(path).zip(place::hour_of_path(path)).zip(place::shard_of_path(path));
         let Some(((table, hour), shard)) = place else { continue };
+        // What is made of digests is replaced with them.
+        let table = if table == Table::ClusterDigests { Table::Digests } else { table };
         let stretch = hour.div_euclid(grain.hours());
         if (stretch + 1).saturating_mul(grain.us()) <= until_us {
             let groups = stretches.entry(stretch).or_default();
@@ -135,7 +143,7 @@ struct Group {
     grain: Grain,
 }
 
-/// Writes the rows of the files as one file.
+/// Writes the rows of the files as one file for each table. Digests are written without their hosts, too.
 fn merge_group(
     store: &dyn Store,
     group: &Group,
@@ -143,12 +151,28 @@ fn merge_group(
     manifest: &mut Manifest,
 ) -> anyhow::Result<()> {
     let Group { table, shard, begin_us, grain } = *group;
+    let name = hash(files.iter().map(|file| &file.path));
+    let mut put = |table, rows, columns: &[Column]| {
+        let mut bytes = Vec::new();
+        write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
+        let dir = place::shard_directory(table, place::hour_of(begin_us), shard)?;
+        let path = format!("{dir}/{name}.parquet");
+        store.put(&path, &bytes)?;
+        manifest.files.push(ManifestFile::of(path, rows, &bytes));
+        anyhow::Ok(())
+    };
     let (rows, columns) = match table {
         Table::Digests => {
-            let rows = read_all(store, files, || digest_table(Vec::new()), digest_rows)?;
+            let is_of_hosts = |file: &&ManifestFile| place::table_of_path(&file.path) == Some(table);
+            let files: Vec<ManifestFile> = files.iter().filter(is_of_hosts).cloned().collect();
+            let rows = read_all(store, &files, || digest_table(Vec::new()), digest_rows)?;
             let merged = merge_digests(rows, begin_us, grain.us());
+            if let Some(folded) = fold_hosts(&merged) {
+                put(Table::ClusterDigests, folded.len(), &cluster_digest_table(folded.iter().collect()))?;
+            }
             (merged.len(), digest_table(merged.iter().collect()))
         }
+        Table::ClusterDigests => bail!("rows without hosts are made of digests alone"),
         Table::Texts => {
             let merged = merge_texts(read_all(store, files, || text_table(Vec::new()), text_rows)?);
             (merged.len(), text_table(merged.iter().collect()))
@@ -159,13 +183,7 @@ fn merge_group(
             (merged.len(), coverage_table(&merged.iter().collect::<Vec<_>>()))
         }
     };
-    let mut bytes = Vec::new();
-    write_table(&columns, &mut bytes).context("cannot make a Parquet file")?;
-    let name = hash(files.iter().map(|file| &file.path));
-    let dir = place::shard_directory(table, place::hour_of(begin_us), shard)?;
-    let path = format!("{dir}/{name}.parquet");
-    store.put(&path, &bytes)?;
-    manifest.files.push(ManifestFile::of(path, rows, &bytes));
+    put(table, rows, &columns)?;
     manifest.replaces.extend(files.iter().map(|file| file.path.clone()));
     Ok(())
 }

@@ -23,7 +23,7 @@ mod writer;
 pub use compact::{Compacted, Grain, compact};
 pub use manifest::{ALL_DAYS, Manifest, ManifestFile, is_empty, live_files, read_manifests};
 pub use merge::{merge_digests, merge_texts};
-pub use place::{Table, hour_of_path, id_of_files, shard_of, table_of_path};
+pub use place::{Table, cluster_path, hour_of_path, id_of_files, shard_of, table_of_path};
 pub use prune::prune;
 pub use row_set::{ReplacedFiles, RowSet, WriteOptions, empty_file};
 pub use rows::{CoverageRow, DigestRow, TextRow};

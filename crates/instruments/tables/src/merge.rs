@@ -4,7 +4,11 @@ use super::column::{Column, Values};
 use super::rows::{CoverageRow, DigestRow, TextRow};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::vec::IntoIter;
+
+/// Rows of a cluster are kept without their hosts, too, where each stands for so many at least, on average.
+const FOLDED_MIN: usize = 2;
 
 /// Columns of a table, taken one by one.
 struct InOrder(IntoIter<Column>);
@@ -137,13 +141,35 @@ pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, ts_us: i64, widt
     for row in rows {
         let key = (row.class, row.cluster.clone(), row.host.clone(), row.source.clone());
         match merged.entry(key) {
-            std::collections::btree_map::Entry::Vacant(entry) => {
+            Entry::Vacant(entry) => {
                 entry.insert(DigestRow { ts_us, width_us, ..row });
             }
-            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().add(row),
+            Entry::Occupied(mut entry) => entry.get_mut().add(row),
         }
     }
-    let mut rows: Vec<DigestRow> = merged.into_values().collect();
+    in_order_of_count(merged.into_values().collect())
+}
+
+/// The rows of each class, cluster and source as one, without their hosts; stretches stay apart. `None`: they would hardly be fewer.
+pub fn fold_hosts<'a>(rows: impl IntoIterator<Item = &'a DigestRow>) -> Option<Vec<DigestRow>> {
+    let mut folded = BTreeMap::new();
+    let mut all = 0;
+    for row in rows {
+        all += 1;
+        let key = (row.class, row.cluster.as_str(), &row.source, row.ts_us, row.width_us);
+        match folded.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(DigestRow { host: String::new(), ..row.clone() });
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().add(row.clone()),
+        }
+    }
+    let is_worth_a_file = folded.len() * FOLDED_MIN <= all;
+    is_worth_a_file.then(|| in_order_of_count(folded.into_values().collect()))
+}
+
+/// Their names, the most frequent first.
+fn in_order_of_count(mut rows: Vec<DigestRow>) -> Vec<DigestRow> {
     for row in &mut rows {
         row.dbs.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         row.users.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
@@ -210,10 +236,10 @@ pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, ts_us: i64) -
     for row in rows {
         let key = (row.cluster.clone(), row.host.clone(), row.source.clone());
         match merged.entry(key) {
-            std::collections::btree_map::Entry::Vacant(entry) => {
+            Entry::Vacant(entry) => {
                 entry.insert(CoverageRow { ts_us, ..row });
             }
-            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().add(row),
+            Entry::Occupied(mut entry) => entry.get_mut().add(row),
         }
     }
     merged.into_values().collect()

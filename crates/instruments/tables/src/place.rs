@@ -21,16 +21,19 @@ const SHARDS: u8 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     Digests,
+    /// Digests without their hosts, made of those: the rows of a cluster are one.
+    ClusterDigests,
     Texts,
     Coverage,
 }
 
 impl Table {
-    pub const ALL: [Self; 3] = [Self::Digests, Self::Texts, Self::Coverage];
+    pub const ALL: [Self; 4] = [Self::Digests, Self::ClusterDigests, Self::Texts, Self::Coverage];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Digests => "digests",
+            Self::ClusterDigests => "cluster_digests",
             Self::Texts => "texts",
             Self::Coverage => "coverage",
         }
@@ -59,6 +62,12 @@ pub fn day_of_directory(name: &str) -> Option<i64> {
 pub fn table_of_path(path: &str) -> Option<Table> {
     let name = path.split('/').next()?;
     Table::ALL.into_iter().find(|table| table.name() == name)
+}
+
+/// Path of the file that holds the rows of a file of digests without their hosts; `None`: a path of another table.
+pub fn cluster_path(path: &str) -> Option<String> {
+    let rest = path.strip_prefix(Table::Digests.name())?.strip_prefix('/')?;
+    Some(format!("{}/{rest}", Table::ClusterDigests.name()))
 }
 
 /// Shard of a file, whose path is below the root; `None`: another path.
@@ -164,6 +173,9 @@ mod tests {
         assert_eq!(shard_of_path(&place), Some(shard_of("shop")));
         assert_eq!((table_of_path(&place), table_of_path("manifests/a")), (Some(Table::Digests), None));
         assert_eq!(shard_of_path("digests/shard=16/a.parquet"), None);
+        let of_cluster = cluster_path(&place).unwrap();
+        assert_eq!(table_of_path(&of_cluster), Some(Table::ClusterDigests));
+        assert_eq!((cluster_path(&of_cluster), cluster_path("digests")), (None, None));
         assert!(shard_directory(Table::Texts, i64::MAX, 0).is_err());
         assert_eq!(manifest_directory(hour).unwrap(), "manifests/v=1/day=2025-11-26");
         assert_eq!(day_of_directory("day=2025-11-26"), Some(hour.div_euclid(24)));

@@ -1,17 +1,19 @@
-//! Rows of all three tables: written as files of each hour and shard, and a manifest of each day; read back whole.
+//! Rows of all tables: written as files of each hour and shard, and a manifest of each day; read back whole.
 
 use super::column::{Column, write_table};
 use super::compact::read_all;
 use super::manifest::{ALL_DAYS, Manifest, ManifestFile, is_replaced, live_files, read_manifests};
-use super::merge::{coverage_rows, digest_rows, text_rows};
+use super::merge::{coverage_rows, digest_rows, fold_hosts, text_rows};
 use super::place::{self, Table};
-use super::rows::{CoverageRow, DigestRow, TextRow, coverage_table, digest_table, text_table};
+use super::rows::{
+    CoverageRow, DigestRow, TextRow, cluster_digest_table, coverage_table, digest_table, text_table,
+};
 use super::store::Store;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Rows of the three tables.
+/// Rows of the tables.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowSet {
     pub digests: Vec<DigestRow>,
@@ -47,6 +49,13 @@ impl RowSet {
     pub fn write(&self, store: &dyn Store, name: &str, options: WriteOptions) -> anyhow::Result<()> {
         let mut files = Files { store, name, options, days: BTreeMap::new() };
         for (place, rows) in by_place(&self.digests, |row| (row.ts_us, &row.cluster)) {
+            // As a compaction leaves them.
+            if options.grain_us > 0
+                && let Some(folded) = fold_hosts(rows.iter().copied())
+            {
+                let columns = cluster_digest_table(folded.iter().collect());
+                files.write(Table::ClusterDigests, place, folded.len(), &columns)?;
+            }
             files.write(Table::Digests, place, rows.len(), &digest_table(rows))?;
         }
         for (place, rows) in by_place(&self.texts, |row| (row.first_us, &row.cluster)) {
@@ -86,6 +95,7 @@ impl RowSet {
 pub fn empty_file(table: Table) -> anyhow::Result<Bytes> {
     let columns = match table {
         Table::Digests => digest_table(Vec::new()),
+        Table::ClusterDigests => cluster_digest_table(Vec::new()),
         Table::Texts => text_table(Vec::new()),
         Table::Coverage => coverage_table(&[]),
     };

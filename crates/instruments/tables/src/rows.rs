@@ -1,4 +1,4 @@
-//! Rows of the three tables, and their columns.
+//! Rows of the tables, and their columns.
 
 use super::column::{Column, Values};
 use std::borrow::Cow;
@@ -139,6 +139,13 @@ pub fn digest_table(mut rows: Vec<&DigestRow>) -> Vec<Column> {
         ("hist_bin", histogram(|(bucket, _)| i64::from(*bucket))),
         ("hist_n", histogram(|(_, n)| to_i64(*n))),
     ]
+}
+
+/// The same columns but for the host, of rows that have none.
+pub fn cluster_digest_table(rows: Vec<&DigestRow>) -> Vec<Column> {
+    let mut columns = digest_table(rows);
+    columns.retain(|(name, _)| *name != "host");
+    columns
 }
 
 /// The text of a class, once a day and host.

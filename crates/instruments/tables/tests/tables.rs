@@ -15,7 +15,7 @@ use std::time::Duration;
 use toll_digest::classes::{Digest, Histogram, Settings};
 use toll_tables::{
     Grain, Location, Manifest, RowSet, Source, SplittingSink, Store, Stretch, TableWriter, compact,
-    id_of_files, prune,
+    id_of_files, live_files, prune,
 };
 use toll_wire::event::{CommandKind, Event, Sink};
 
@@ -81,7 +81,8 @@ fn manifests(root: &Path) -> Vec<Manifest> {
 /// Rows of a table, as its manifests name its files; each file is as they say.
 fn rows(root: &Path, table: &str) -> Vec<Row> {
     let mut all = Vec::new();
-    for file in manifests(root).into_iter().flat_map(|manifest| manifest.files) {
+    let manifests = manifests(root);
+    for file in live_files(&manifests).into_values() {
         let bytes = std::fs::read(root.join(&file.path)).unwrap();
         assert_eq!(bytes.len() as u64, file.bytes);
         let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -230,6 +231,45 @@ fn what_is_read_again_is_refused_once_it_is_merged() {
     let error = format!("{:#}", read(8).unwrap_err());
     assert!(error.contains("day=2025-11-26 are merged"), "{error}");
     assert_eq!(rows(root.path(), "digests").iter().map(|row| int(row, "n")).sum::<i64>(), 5);
+}
+
+#[test]
+fn rows_of_a_cluster_stand_without_hosts_too_and_follow_what_is_late() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |host: &str, cluster: &str, queries: &[(u8, u64)]| {
+        let of = Source { host: host.into(), cluster: cluster.into(), ..source() };
+        let mut writer = TableWriter::open(store(root.path()), of, TEN_MINUTES).unwrap();
+        add(&mut writer, 0, queries).unwrap();
+        writer.flush().unwrap();
+    };
+    let merge = || {
+        let until_us = BEGIN_US + 60 * MINUTE_US;
+        compact(&store(root.path()), Grain::Hour, until_us, &AtomicBool::new(false), |_, _| {}).unwrap()
+    };
+    write("db1", "shop", &[(0, 100), (1, 7)]);
+    write("db2", "shop", &[(0, 100), (0, 300)]);
+    write("lone", "other cluster", &[(0, 5)]);
+    merge();
+    let folded = || {
+        let mut rows = rows(root.path(), "cluster_digests");
+        rows.sort_by_key(|row| int(row, "n"));
+        rows
+    };
+    let of_shop = folded();
+    assert_eq!(of_shop.len(), 0, "three rows of two classes hardly become fewer");
+    write("db3", "shop", &[(0, 100), (1, 9), (1, 9)]);
+    let merged = merge();
+    assert_eq!((merged.files_before, merged.files_after), (6, 4), "of three tables; and without hosts");
+    let of_shop = folded();
+    let counts: Vec<_> = of_shop.iter().map(|row| (int(row, "n"), int(row, "time_ns"))).collect();
+    assert_eq!(counts, [(3, 25), (4, 600)]);
+    assert_eq!(ints(&of_shop[1], "hist_n"), [3, 1]);
+    assert!(of_shop[0].get_column_iter().all(|(name, _)| *name != "host"));
+    write("db4", "shop", &[(0, 100)]);
+    merge();
+    assert_eq!(int(&folded()[1], "n"), 5);
+    let below = all_files(&root.path().join("cluster_digests"));
+    assert_eq!(below.len(), 1, "what was replaced is removed: {below:?}");
 }
 
 #[test]
