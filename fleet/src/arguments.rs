@@ -73,7 +73,7 @@ pub enum Command {
         /// Directory or bucket of the tables
         #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
         tables: Location,
-        /// Stretch of time that rows are merged to
+        /// Stretch of time that rows are merged to; 10m: within each hour that has ended
         #[arg(long, value_name = "GRAIN", default_value = "hour")]
         grain: GrainArgument,
         /// Only hours or days that ended so long ago: files may arrive late
@@ -158,6 +158,8 @@ pub enum Command {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum GrainArgument {
+    #[value(name = "10m")]
+    TenMinutes,
     Hour,
     Day,
 }

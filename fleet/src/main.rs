@@ -133,6 +133,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 
 fn compact(root: &Location, grain: GrainArgument, older_than: Duration) -> anyhow::Result<ExitCode> {
     let grain = match grain {
+        GrainArgument::TenMinutes => Grain::TenMinutes,
         GrainArgument::Hour => Grain::Hour,
         GrainArgument::Day => Grain::Day,
     };

@@ -104,12 +104,13 @@ impl Typical {
         ensure!(!digests.is_empty() && seen_us > 0, "{like} has no digests of a host");
         for row in &mut digests {
             (row.host, row.cluster, row.source) = (String::new(), String::new(), "simulated".into());
+            (row.ts_us, row.width_us) = (0, HOUR_US);
         }
         texts.sort_by_key(|text| text.class);
         texts.dedup_by_key(|text| text.class);
         let value = |bucket| Histogram::of_buckets(&[(bucket, 1)]).map_or(0, |one| one.quantile(0.5));
         Ok(Self {
-            classes: merge_digests(digests, 0, HOUR_US),
+            classes: merge_digests(digests, HOUR_US),
             share_of_hour: HOUR_US as f64 / seen_us as f64,
             texts,
             values: (0..BUCKETS).map(|bucket| i64::try_from(value(bucket)).unwrap_or(i64::MAX)).collect(),

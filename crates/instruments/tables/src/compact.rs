@@ -19,23 +19,30 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+const HOUR_US: i64 = 3_600_000_000;
+
 /// Length of the stretches that rows are merged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grain {
+    TenMinutes,
     Hour,
     Day,
 }
 
 impl Grain {
+    /// Of the files that become one: they lie by hours.
     fn hours(self) -> i64 {
         match self {
-            Self::Hour => 1,
+            Self::TenMinutes | Self::Hour => 1,
             Self::Day => 24,
         }
     }
 
     fn us(self) -> i64 {
-        self.hours() * 3_600_000_000
+        match self {
+            Self::TenMinutes => HOUR_US / 6,
+            Self::Hour | Self::Day => self.hours() * HOUR_US,
+        }
     }
 }
 
@@ -76,10 +83,10 @@ pub fn compact(
             break;
         }
         lock.renew()?;
-        let begin_us = stretch * grain.us();
+        let hour = stretch * grain.hours();
         let mut manifest = Manifest { grain_us: grain.us(), ..Manifest::new() };
         for ((table, shard), files) in groups {
-            merge_group(store, &Group { table, shard, begin_us, grain }, &files, &mut manifest)?;
+            merge_group(store, &Group { table, shard, hour, grain }, &files, &mut manifest)?;
             done.files_before += files.len() as u64;
             done.rows_before += rows_of(&files);
             done.bytes_before += files.iter().map(|file| file.bytes).sum::<u64>();
@@ -89,7 +96,7 @@ pub fn compact(
         done.rows_after += rows_of(&manifest.files);
         done.bytes_after += manifest.files.iter().map(|file| file.bytes).sum::<u64>();
         let name = hash(manifest.replaces.iter());
-        manifest.write(store, stretch * grain.hours(), &name)?;
+        manifest.write(store, hour, &name)?;
         manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
     }
     remove_replaced(store)?;
@@ -105,7 +112,7 @@ fn rows_of(files: &[ManifestFile]) -> u64 {
 /// Table and number of the shard.
 type GroupKey = (Table, u8);
 
-/// Files to merge, by stretch of time (in grains since 1970), table and shard; those of digests with what is made of them.
+/// Files to merge, by stretch of time (in hours or days since 1970), table and shard; those of digests with what is made of them.
 fn due(
     manifests: &BTreeMap<String, Manifest>,
     grain: Grain,
@@ -124,7 +131,7 @@ fn due(
         // What is made of digests is replaced with them.
         let table = if table == Table::ClusterDigests { Table::Digests } else { table };
         let stretch = hour.div_euclid(grain.hours());
-        if (stretch + 1).saturating_mul(grain.us()) <= until_us {
+        if (stretch + 1).saturating_mul(grain.hours() * HOUR_US) <= until_us {
             let groups = stretches.entry(stretch).or_default();
             groups.entry((table, shard)).or_default().push(file.clone());
         }
@@ -139,7 +146,8 @@ fn due(
 struct Group {
     table: Table,
     shard: u8,
-    begin_us: i64,
+    /// At which they begin, since 1970.
+    hour: i64,
     grain: Grain,
 }
 
@@ -150,12 +158,12 @@ fn merge_group(
     files: &[ManifestFile],
     manifest: &mut Manifest,
 ) -> anyhow::Result<()> {
-    let Group { table, shard, begin_us, grain } = *group;
+    let Group { table, shard, hour, grain } = *group;
     let name = hash(files.iter().map(|file| &file.path));
     let mut put = |table, rows, columns: &[Column]| {
         let mut bytes = Vec::new();
         write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
-        let dir = place::shard_directory(table, place::hour_of(begin_us), shard)?;
+        let dir = place::shard_directory(table, hour, shard)?;
         let path = format!("{dir}/{name}.parquet");
         store.put(&path, &bytes)?;
         manifest.files.push(ManifestFile::of(path, rows, &bytes));
@@ -166,7 +174,7 @@ fn merge_group(
             let is_of_hosts = |file: &&ManifestFile| place::table_of_path(&file.path) == Some(table);
             let files: Vec<ManifestFile> = files.iter().filter(is_of_hosts).cloned().collect();
             let rows = read_all(store, &files, || digest_table(Vec::new()), digest_rows)?;
-            let merged = merge_digests(rows, begin_us, grain.us());
+            let merged = merge_digests(rows, grain.us());
             if let Some(folded) = fold_hosts(&merged) {
                 put(Table::ClusterDigests, folded.len(), &cluster_digest_table(folded.iter().collect()))?;
             }
@@ -179,7 +187,7 @@ fn merge_group(
         }
         Table::Coverage => {
             let rows = read_all(store, files, || coverage_table(&[]), coverage_rows)?;
-            let merged = merge_coverage(rows, begin_us);
+            let merged = merge_coverage(rows, grain.us());
             (merged.len(), coverage_table(&merged.iter().collect::<Vec<_>>()))
         }
     };

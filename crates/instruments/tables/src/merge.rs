@@ -135,11 +135,12 @@ pub fn coverage_rows(columns: Vec<Column>) -> anyhow::Result<Vec<CoverageRow>> {
     .collect()
 }
 
-/// A row for each class, host, cluster and source, of the stretch that begins at `ts_us`.
-pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, ts_us: i64, width_us: i64) -> Vec<DigestRow> {
+/// A row for each class, host, cluster, source and stretch of `grain_us`. A row of a longer stretch is kept apart.
+pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, grain_us: i64) -> Vec<DigestRow> {
     let mut merged = BTreeMap::new();
     for row in rows {
-        let key = (row.class, row.cluster.clone(), row.host.clone(), row.source.clone());
+        let (ts_us, width_us) = (begin_of(row.ts_us, grain_us), row.width_us.max(grain_us));
+        let key = (row.class, row.cluster.clone(), row.host.clone(), row.source.clone(), ts_us, width_us);
         match merged.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(DigestRow { ts_us, width_us, ..row });
@@ -148,6 +149,11 @@ pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, ts_us: i64, widt
         }
     }
     in_order_of_count(merged.into_values().collect())
+}
+
+/// Of the stretch that a time is in.
+fn begin_of(ts_us: i64, grain_us: i64) -> i64 {
+    ts_us - ts_us.rem_euclid(grain_us)
 }
 
 /// The rows of each class, cluster and source as one, without their hosts; stretches stay apart. `None`: they would hardly be fewer.
@@ -230,11 +236,12 @@ pub fn merge_texts(rows: impl IntoIterator<Item = TextRow>) -> Vec<TextRow> {
     merged.into_values().collect()
 }
 
-/// A row for each host, cluster and source; its width is the time that they have together.
-pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, ts_us: i64) -> Vec<CoverageRow> {
+/// A row for each host, cluster, source and stretch of `grain_us`; its width is the time that they have together.
+pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, grain_us: i64) -> Vec<CoverageRow> {
     let mut merged = BTreeMap::<_, CoverageRow>::new();
     for row in rows {
-        let key = (row.cluster.clone(), row.host.clone(), row.source.clone());
+        let ts_us = begin_of(row.ts_us, grain_us);
+        let key = (row.cluster.clone(), row.host.clone(), row.source.clone(), ts_us);
         match merged.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(CoverageRow { ts_us, ..row });

@@ -234,6 +234,46 @@ fn what_is_read_again_is_refused_once_it_is_merged() {
 }
 
 #[test]
+fn stretches_of_a_grain_stay_apart_and_a_row_of_a_longer_one_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |id: u8, minutes: &[i64]| {
+        let of = Source { id: [id; 16], ..source() };
+        let mut writer = TableWriter::open(store(root.path()), of, TEN_MINUTES * 6).unwrap();
+        minutes.iter().for_each(|&minute| add(&mut writer, minute, &[(0, 100)]).unwrap());
+        writer.flush().unwrap();
+    };
+    let merge = |grain, days: i64| {
+        let until_us = BEGIN_US + days * 1_440 * MINUTE_US;
+        compact(&store(root.path()), grain, until_us, &AtomicBool::new(false), |_, _| {}).unwrap()
+    };
+    // Minutes since the begin, queries, and width in minutes.
+    let found = |table: &str, n: &str| {
+        let of_row = |row: &Row| {
+            ((int(row, "ts") - BEGIN_US) / MINUTE_US, int(row, n), int(row, "width_us") / MINUTE_US)
+        };
+        let mut found: Vec<_> = rows(root.path(), table).iter().map(of_row).collect();
+        found.sort_unstable();
+        found
+    };
+    write(1, &[0, 3, 12, 25]);
+    merge(Grain::TenMinutes, 1);
+    assert_eq!(found("digests", "n"), [(0, 2, 10), (10, 1, 10), (20, 1, 10)]);
+    assert_eq!(found("coverage", "commands"), [(0, 2, 2), (10, 1, 1), (20, 1, 1)], "width: the time seen");
+    assert_eq!(merge(Grain::TenMinutes, 1).stretches, 0, "nothing is left to do");
+    merge(Grain::Hour, 1);
+    assert_eq!(found("digests", "n"), [(0, 4, 60)]);
+    assert_eq!(merge(Grain::TenMinutes, 1).stretches, 0, "an hour is not split again");
+    merge(Grain::Day, 2);
+    let midnight = -14 * 60;
+    assert_eq!(found("digests", "n"), [(midnight, 4, 1_440)]);
+    write(2, &[midnight + 5]);
+    merge(Grain::Hour, 2);
+    assert_eq!(found("digests", "n"), [(midnight, 1, 60), (midnight, 4, 1_440)]);
+    merge(Grain::Day, 2);
+    assert_eq!(found("digests", "n"), [(midnight, 5, 1_440)]);
+}
+
+#[test]
 fn rows_of_a_cluster_stand_without_hosts_too_and_follow_what_is_late() {
     let root = tempfile::tempdir().unwrap();
     let write = |host: &str, cluster: &str, queries: &[(u8, u64)]| {
