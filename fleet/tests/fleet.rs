@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod fixtures;
 
-use fixtures::{Draws, fleet, number, rows, write_changed, write_tables};
+use fixtures::{Draws, fleet, number, rows, write_changed, write_minutes, write_tables};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -310,6 +310,39 @@ fn a_late_file_is_merged_too_and_a_broken_one_stops_it() {
         output.status.code() == Some(1) && words.contains("is not the file that its manifest names"),
         "{words}"
     );
+}
+
+#[test]
+fn a_host_that_was_renamed_a_clock_that_is_ahead_and_two_receivers_add_up() {
+    let root = tempfile::tempdir().unwrap();
+    write_minutes(root.path(), "db1", 1, 0..60);
+    write_minutes(root.path(), "db9", 1, 60..120);
+    // Seven minutes ahead.
+    write_minutes(root.path(), "db2", 2, 7..127);
+    // To one receiver, then to another while the first was away, and to the first again.
+    write_minutes(root.path(), "db3", 3, (0..40).chain(70..120));
+    write_minutes(root.path(), "db3", 4, 40..70);
+    let look = || {
+        let top = rows(&["top"], root.path());
+        assert_eq!((top.len(), number(&top[0], "n"), number(&top[0], "hosts")), (1, 3_600.0, 4.0), "{top:?}");
+        assert!((number(&top[0], "p99_ms") / 10.0 - 1.0).abs() <= 0.008, "{top:?}");
+        let coverage = rows(&["coverage"], root.path());
+        let seen = |row: &Value| (row["host"].as_str().unwrap().to_owned(), number(row, "seen_s") / 60.0);
+        let seen: Vec<_> = coverage.iter().map(seen).collect();
+        let minutes = |host: &str, minutes| (host.to_owned(), minutes);
+        assert_eq!(
+            seen,
+            [minutes("db1", 60.0), minutes("db2", 120.0), minutes("db3", 120.0), minutes("db9", 60.0)]
+        );
+    };
+    look();
+    let silent = fleet(&["watch", "--every", "30m", "--at", "2025-11-26 15:45"], root.path());
+    let said: Value = serde_json::from_slice(&silent.stdout).expect("one alert");
+    assert_eq!((&said["kind"], &said["host"]), (&"silent".into(), &"db1".into()), "its old name: {said}");
+    for grain in ["10m", "hour", "day"] {
+        compact(root.path(), grain);
+        look();
+    }
 }
 
 #[test]
