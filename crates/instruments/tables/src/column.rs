@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 /// Rows of a group: what a reader skips, or reads, as a whole.
 const GROUP_ROWS: usize = 1 << 18;
-/// Rows of a page of lists, histograms among them: what a reader of some classes decompresses as a whole.
-const LIST_PAGE_ROWS: usize = 512;
+/// Of a page of lists, histograms among them, before compression: what a reader of some classes decompresses as a whole. Some 20
+/// wide histograms.
+const LIST_PAGE_BYTES: usize = 8 << 10;
 const ZSTD_LEVEL: i32 = 3;
 
 /// Values of one column, one for each row.
@@ -49,7 +50,7 @@ pub fn write_table(columns: &[Column], out: impl Write + Send) -> anyhow::Result
     let lists = columns.iter().filter(|(_, values)| matches!(values, Values::IntList(_)));
     let properties = lists.fold(properties, |properties, (name, _)| {
         let path = [*name, "list", "element"].map(str::to_owned).to_vec();
-        properties.set_column_data_page_row_count_limit(ColumnPath::new(path), LIST_PAGE_ROWS)
+        properties.set_column_data_page_size_limit(ColumnPath::new(path), LIST_PAGE_BYTES)
     });
     let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?;
     for begin in (0..rows).step_by(GROUP_ROWS) {
