@@ -112,15 +112,13 @@ impl Tables {
     /// As [`Self::session`].
     pub async fn within(&self, range: TimeRange, of: Option<Expr>) -> anyhow::Result<SessionContext> {
         let session = self.session()?;
+        // Rows without hosts cannot be chosen by them.
+        let chooses_hosts =
+            of.as_ref().is_some_and(|of| of.column_refs().iter().any(|column| column.name == "host"));
         for table in Table::ALL {
-            // Rows without hosts cannot be chosen by them.
-            let chooses_hosts =
-                of.as_ref().is_some_and(|of| of.column_refs().iter().any(|column| column.name == "host"));
-            let frame = if table == Table::ClusterDigests && chooses_hosts {
-                session.table(Table::Digests.name()).await?
-            } else {
-                session.table(table.name()).await?
-            };
+            let is_without_hosts = table == Table::ClusterDigests;
+            let from = if is_without_hosts && chooses_hosts { Table::Digests } else { table };
+            let frame = session.table(from.name()).await?;
             let frame = match (table, &of) {
                 (Table::Texts, _) => frame.filter(within("first_seen", range.whole_days()))?,
                 (_, None) => frame.filter(within("ts", range))?,

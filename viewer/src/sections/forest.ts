@@ -2,11 +2,12 @@
 
 import { axisLook, tip, tipLook } from '../chart';
 import { analysed, armNames, definition, judgedBy, type Outcome, type Page } from '../data';
-import { el, type Table } from '../dom';
+import { el } from '../dom';
 import { Figure } from '../figure';
 import { bytes, estimate, inUnit, outcomeTitle, plain, range, verdictText } from '../format';
 import { ceilNice } from '../scale';
 import { faded, type Colours } from '../theme';
+import { fullTable, shortTable } from './forest-tables';
 
 /** Room for what is said beside a row: at least, at most, and by letter. */
 const VALUE_WIDTHS = [104, 170, 6.6] as const;
@@ -20,7 +21,7 @@ interface Row {
   toll: number;
 }
 
-interface Panel {
+export interface Panel {
   name: string;
   title: string;
   /** Of its axis; `null`: percent. */
@@ -423,68 +424,6 @@ function arrow(x: number, y: number, way: 1 | -1, fill: string) {
 
 function inWords(p: Panel): string {
   return `${p.rows.map(row => `${row.arm} ${estimate(row.outcome, row.outcome.unit, row.outcome.verdict)}, ${verdictText(row.outcome.verdict)}`).join('; ')}.`;
-}
-
-function fullTable(panels: Panel[]): Table {
-  return {
-    head: [
-      'metric',
-      'variant',
-      'run',
-      'unit',
-      'mean',
-      'sd',
-      'overhead %',
-      'low %',
-      'high %',
-      'effect',
-      'low',
-      'high',
-      'p',
-      'p (adjusted)',
-      'verdict',
-      'method',
-    ],
-    rows: panels.flatMap(p =>
-      p.rows.map(({ arm, runName, outcome: o }) => [
-        p.name,
-        arm,
-        runName,
-        o.unit,
-        o.mean,
-        o.sd,
-        o.toll_pct,
-        o.ci95_pct?.[0] ?? null,
-        o.ci95_pct?.[1] ?? null,
-        o.effect ?? null,
-        o.ci95?.[0] ?? null,
-        o.ci95?.[1] ?? null,
-        o.p,
-        o.p_adjusted,
-        o.verdict,
-        o.method,
-      ]),
-    ),
-    words: [0, 1, 2, 3, 14, 15],
-  };
-}
-
-function shortTable(panels: Panel[], several: boolean): Table {
-  return {
-    head: ['metric', 'variant', ...(several ? ['run'] : []), 'mean', 'overhead', '95% CI', 'verdict'],
-    rows: panels.flatMap(p =>
-      p.rows.map(({ arm, runName, outcome: o }) => [
-        p.title,
-        arm,
-        ...(several ? [runName] : []),
-        inUnit(o.mean, o.unit),
-        estimate(o, o.unit, o.verdict),
-        range(o, o.unit, o.verdict),
-        verdictText(o.verdict),
-      ]),
-    ),
-    words: several ? [0, 1, 2, 6] : [0, 1, 5],
-  };
 }
 
 function legend(page: Page, several: boolean): HTMLElement {

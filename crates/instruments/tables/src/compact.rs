@@ -10,7 +10,7 @@ use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifes
 use super::merge::{
     coverage_rows, digest_rows, fold_hosts, merge_coverage, merge_digests, merge_texts, text_rows,
 };
-use super::place::{self, Table};
+use super::place::{self, HOUR_US, Table};
 use super::rows::{cluster_digest_table, coverage_table, digest_table, text_table};
 use super::store::Store;
 use anyhow::{Context, bail, ensure};
@@ -18,8 +18,6 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-const HOUR_US: i64 = 3_600_000_000;
 
 /// Length of the stretches that rows are merged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,6 +17,8 @@ const HEAD_BYTES: u64 = 64 << 10;
 /// A cluster's rows lie in one of so many shards.
 const SHARDS: u8 = 16;
 
+pub const HOUR_US: i64 = 3_600_000_000;
+
 /// Table of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
@@ -42,7 +44,7 @@ impl Table {
 
 /// Hour since 1970, of rows that lie together.
 pub fn hour_of(ts_us: i64) -> i64 {
-    ts_us.div_euclid(3_600_000_000)
+    ts_us.div_euclid(HOUR_US)
 }
 
 /// Hour of a file, whose path is below the root; `None`: another path.

@@ -92,7 +92,6 @@ const MOST_LINES_OF_A_PROGRAM: usize = 5_000;
 const MOST_LINES_OF_A_FILE: usize = 500;
 /// Longer files, each with its reason. One that is no longer so long fails the test too.
 const LONGER_FILES: &[(&str, &str)] = &[
-    ("base/wire/tests/commands.rs", "one conversation after the other, with the same few builders"),
     (
         "instruments/throttle/src/controller.rs",
         "one state machine: every phase reads and writes the same fields",
@@ -101,7 +100,6 @@ const LONGER_FILES: &[(&str, &str)] = &[
         "lab/execution/src/treatment/process_group.rs",
         "the life of one process group, from its start to its report",
     ),
-    ("toll/tests/server/safety.rs", "all ways in which a run leaves nothing behind, in one place"),
 ];
 
 fn root() -> PathBuf {
