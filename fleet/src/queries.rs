@@ -68,6 +68,7 @@ ORDER BY time_ns DESC, class LIMIT {limit}"
 }
 
 /// These classes, of which `ids` are the hexadecimal digits. Rows and texts of others are not read.
+/// Number of hosts: null, where a class arrives between the two readings.
 fn top(ids: &[String], whole_ns: i64) -> String {
     let ids: Vec<String> = ids.iter().map(|id| literal(id)).collect();
     let ids = ids.join(", ");
@@ -86,7 +87,8 @@ SELECT upper(encode(of_class.class, 'hex')) AS class, coalesce(summary, '(not ke
   least(toll_quantile(histogram, 0.5), max_ns) / 1e6 AS p50_ms,
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS p99_ms,
   max_ns / 1e6 AS max_ms, of_class.errors AS errors, on_hosts.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
-FROM of_class JOIN on_hosts ON on_hosts.class = of_class.class LEFT JOIN named ON named.class = of_class.class ORDER BY time_s DESC, class"
+FROM of_class LEFT JOIN on_hosts ON on_hosts.class = of_class.class LEFT JOIN named ON named.class = of_class.class
+ORDER BY time_s DESC, class"
     )
 }
 
