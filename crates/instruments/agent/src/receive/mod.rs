@@ -29,7 +29,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use strangers::Strangers;
+use strangers::{StrangerPlace, Strangers};
 use streams::StreamTable;
 use tables::Digesting;
 use toll_sys::cancel::CancelToken;
@@ -38,6 +38,8 @@ use toll_wire::stream_protocol::StreamContent;
 
 /// Connections of peers that have not shown yet who they are. They have places of their own: nobody takes one from a stream.
 const MAX_STRANGERS: usize = 64;
+/// A connection waits at most so long for the threads of others to end.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
 /// Lines a minute about connections of strangers, and about those of streams.
 const LOG_LINES: (u64, u64) = (10, 100);
 /// How often it is looked whether to end.
@@ -207,14 +209,16 @@ fn spawn_connection(tcp: TcpStream, receiver: &Arc<Receiver>) {
     if receiver.is_stopping.load(Ordering::Relaxed) {
         return;
     }
-    if receiver.connections.fetch_add(1, Ordering::AcqRel) >= receiver.max_connections {
+    // Here, in the order of arrival: threads begin in any, and the oldest stranger has to go first.
+    let Ok(place) = receiver.strangers.admit(&tcp) else { return };
+    if !await_room(receiver) {
         // Not even told why: that would take the time that there is none of.
-        receiver.connections.fetch_sub(1, Ordering::AcqRel);
         return;
     }
+    receiver.connections.fetch_add(1, Ordering::AcqRel);
     let serving = Arc::clone(receiver);
     let started = std::thread::Builder::new().name("toll-receive".into()).spawn(move || {
-        serve(tcp, &serving);
+        serve(tcp, place, &serving);
         serving.connections.fetch_sub(1, Ordering::AcqRel);
     });
     if started.is_err() {
@@ -222,8 +226,19 @@ fn spawn_connection(tcp: TcpStream, receiver: &Arc<Receiver>) {
     }
 }
 
-fn serve(tcp: TcpStream, receiver: &Receiver) {
-    let Ok(place) = receiver.strangers.admit(&tcp) else { return };
+/// Waits for threads whose connections were closed, and which a busy host has not let end yet. False: none does.
+fn await_room(receiver: &Receiver) -> bool {
+    let deadline = Instant::now() + ROOM_WAIT;
+    while receiver.connections.load(Ordering::Acquire) >= receiver.max_connections {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+fn serve(tcp: TcpStream, place: StrangerPlace, receiver: &Receiver) {
     let peer = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |peer| peer.to_string());
     let mut place = Some(place);
     if let Err(error) = connection::serve_connection(tcp, receiver, || place = None) {
