@@ -2,10 +2,12 @@
 # toll live beside the lab: response times that methods cost on a server with users and jobs, and in a sandbox.
 #
 # The server with users has a replica, performance_schema, and sysbench oltp_read_write at half of what a closed loop reaches; each
-# two minutes a job reads a whole table. `toll live` measures one method after another there. Then the lab measures all of them
-# at the same rate on a server of its own. Printed are both intervals of each method, and whether they overlap.
+# two minutes a job reads a whole table. `toll live` measures one method after another there. Then the users go, and `toll run` measures
+# all of them on the same server with a load of its own at the same rate. Printed are both intervals of each method, and whether
+# they overlap.
 #
 # Usage: bench/live-vs-lab.sh [MINUTES-PER-METHOD (10)] [MINUTES-IN-THE-LAB (60)] [METHOD...]. TOLL: the program.
+# OUT: a directory that the runs are kept in (else they are gone at the end); those that are there already are not made again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=${1:-10} lab_minutes=${2:-60}
@@ -14,6 +16,8 @@ methods=("${@:3}")
   toll-packets toll-queries toll-digest toll-sockets)
 toll=$(realpath "${TOLL:-target/release/toll}")
 source bench/server.bash
+out=${OUT:-$scratch}
+mkdir -p "$out"
 need mariadbd sysbench tcpdump python3
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: captures need root"; exit 0; }
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
@@ -39,38 +43,47 @@ sysbench=(sysbench oltp_read_write --mysql-host=127.0.0.1 --mysql-port=$port --m
   --table-size=$rows --threads=$threads)
 sql 'CREATE DATABASE sbtest'
 "${sysbench[@]}" prepare >/dev/null
-rate=$("${sysbench[@]}" --time=15 run | sed -n 's/.*transactions:.*(\([0-9.]*\) per sec.*/\1/p' | awk '{printf "%d", $1 / 2}')
+[ -e "$out/rate" ] || "${sysbench[@]}" --time=15 run |
+  sed -n 's/.*transactions:.*(\([0-9.]*\) per sec.*/\1/p' | awk '{printf "%d", $1 / 2}' >"$out/rate"
+rate=$(<"$out/rate")
 echo "$(nproc) CPUs, $("$toll" --version), $(mariadbd --version | awk '{print $3}'), sysbench oltp_read_write at $rate/s"
 
 total=$((minutes * 60 * ${#methods[@]} + 600))
 "${sysbench[@]}" --rate="$rate" --time=$total run >"$scratch/users" 2>&1 &
-ending+=($!)
+users=$!
+ending+=($users)
 (for _ in $(seq $((total / 120))); do
   sql 'SELECT SUM(LENGTH(c)) FROM sbtest.sbtest1' >/dev/null
   sleep 120
 done) &
-ending+=($!)
+jobs=$!
+ending+=($jobs)
 sleep 5
 
 name=$(mariadb --no-defaults --socket="$socket" --user=root -N -e 'SELECT @@hostname')
 for method in "${methods[@]}"; do
+  [ ! -e "$out/live-$method/result.json" ] || continue
   "$toll" live tcpdump-impact --variants "$method" --server "mysql://root@127.0.0.1:$port/sbtest" --time "${minutes}m" \
     --window 2s --guard-interval 1s --watch-replica "r=mysql://root@127.0.0.1:$replica_port/" --execute \
-    --reason "bench/live-vs-lab.sh" --confirm "$name" --out "$scratch/live-$method" >"$scratch/said" 2>&1 ||
+    --reason "bench/live-vs-lab.sh" --confirm "$name" --out "$out/live-$method" >"$scratch/said" 2>&1 ||
     { echo "$method: toll live ended with $?"; tail -4 "$scratch/said"; }
 done
 
+kill $users $jobs
+wait $users $jobs 2>/dev/null || true
 sed 's/^profile = "read-only"/profile = "read-write"/' scenarios/tcpdump-impact.toml >"$scratch/lab.toml"
-"$toll" run "$scratch/lab.toml" --variants "$(IFS=,; echo "${methods[*]}")" --driver sysbench --threads $threads --rate "$rate" \
-  --rows $rows --tables 8 --time "${lab_minutes}m" --out "$scratch/lab" >"$scratch/said" 2>&1 || tail -5 "$scratch/said"
+[ -e "$out/lab/result.json" ] ||
+  "$toll" run "$scratch/lab.toml" --variants "$(IFS=,; echo "${methods[*]}")" --driver toll --threads $threads \
+    --rate "$rate" --server "mysql://root@127.0.0.1:$port/" --schema sbtest --rows $rows --tables 8 \
+    --time "${lab_minutes}m" --out "$out/lab" >"$scratch/said" 2>&1 || tail -5 "$scratch/said"
 
-python3 - "$scratch" "${methods[@]}" <<'P'
+python3 - "$out" "${methods[@]}" <<'P'
 import json, pathlib, sys
-scratch, methods = pathlib.Path(sys.argv[1]), sys.argv[2:]
+out, methods = pathlib.Path(sys.argv[1]), sys.argv[2:]
 
 def interval(run, method):
     """Overhead of the outcome that the run is judged by: low, mean, high in percent, and the outcome's name."""
-    path = scratch / run / "result.json"
+    path = out / run / "result.json"
     if not path.exists():
         return None
     result = json.loads(path.read_text())

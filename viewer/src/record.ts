@@ -783,7 +783,12 @@ method: string, p: number | null,
 /**
  * Of the outcome that verdicts are drawn from, adjusted for all treatments judged together.
  */
-p_adjusted: number | null, verdict: Verdict, };
+p_adjusted: number | null, 
+/**
+ * Of a `confidence-sequence` whose run went to the end of its plan: the sign flips' interval there, for one look. No verdict
+ * rests on it.
+ */
+planned_ci95_pct?: [number, number] | null, verdict: Verdict, };
 
 /**
  * Overlay of runs of the same question on different platforms.
@@ -1309,7 +1314,11 @@ export type SelfCost = { cpu_s: number,
 /**
  * Share of one CPU, inside windows.
  */
-cpu_pct_of_one_core: number, memory_peak_bytes: number, written_bytes: number, };
+cpu_pct_of_one_core: number, memory_peak_bytes: number, written_bytes: number, 
+/**
+ * Absent: nobody but toll used the server.
+ */
+while_off?: WhileOff | null, };
 
 export type Server = { 
 /**
@@ -1484,6 +1493,20 @@ code: string, arm: string | null, text: string,
  * What to do next.
  */
 advice: string, };
+
+/**
+ * What toll takes of a server that serves users, in windows without a method.
+ */
+export type WhileOff = { 
+/**
+ * Of all CPUs of its host: toll itself, its guard, and its tap on the server's sockets. What the tap's probes take inside the
+ * server is in none of them.
+ */
+toll_cpu_pct: number, guard_cpu_pct: number, tap_cpu_pct: number, queries_per_s: number, 
+/**
+ * Of all queries of the server; absent where their number is not known.
+ */
+queries_pct?: number | null, connections: number, };
 
 /**
  * When a window ends. It begins once the treatment is on and has settled; `Done`: with it.

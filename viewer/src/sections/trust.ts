@@ -83,7 +83,7 @@ function checks(run: Run): HTMLElement {
     ],
     [
       "toll's own cost",
-      `${num(own.cpu_pct_of_one_core)}% of one CPU, ${bytes(own.memory_peak_bytes)} of memory, ${bytes(own.written_bytes)} written`,
+      `${takenOf(own)}, ${bytes(own.memory_peak_bytes)} of memory, ${bytes(own.written_bytes)} written`,
       'fact',
     ],
   ];
@@ -97,6 +97,18 @@ function checks(run: Run): HTMLElement {
     ...rows.map(([name, found, good]) =>
       el('div', {}, el('dt', {}, name), el('dd', {}, mark(good), ' ', found)),
     ),
+  );
+}
+
+/** What toll took of the host, and of a server with users. */
+function takenOf(own: Result['self_cost']): string {
+  const off = own.while_off;
+  if (!off) return `${num(own.cpu_pct_of_one_core)}% of one CPU`;
+  const share = off.queries_pct ? ` (${num(off.queries_pct)}% of all)` : '';
+  return (
+    `with no method on ${num(off.toll_cpu_pct + off.guard_cpu_pct + off.tap_cpu_pct)}% of the host's CPUs ` +
+    `(toll ${num(off.toll_cpu_pct)}, guard ${num(off.guard_cpu_pct)}, tap ${num(off.tap_cpu_pct)}), ` +
+    `${num(off.queries_per_s)} queries a second${share}, ${off.connections} connections`
   );
 }
 

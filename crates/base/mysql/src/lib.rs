@@ -13,6 +13,7 @@ pub mod placeholder;
 mod sql_string;
 pub mod target;
 mod tls;
+mod usage;
 
 pub use client_options::{ClientFamily, quote_option_value};
 pub use connection::{Connection, Error, Rows, ServerError};
@@ -20,3 +21,4 @@ pub use error::TargetError;
 pub use sql_string::sql_string;
 pub use target::{Address, Compression, NO_BINLOG, PasswordOptIns, Secret, Target};
 pub use tls::{ClientCertificate, Tls, TlsOptions};
+pub use usage::Usage;

@@ -3,6 +3,7 @@
 use crate::error::TargetError;
 use crate::option_file;
 use crate::tls::{Tls, TlsOptions, TlsReader};
+use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -88,6 +89,8 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// Statements that every session runs right after its login, before anything else.
     pub session: Vec<String>,
+    /// What all its sessions take.
+    pub usage: Usage,
 }
 
 /// What a session runs so that nothing it writes reaches the binary log and the replicas. It needs
@@ -109,6 +112,7 @@ impl Default for Target {
             multi_statements: false,
             connect_timeout: Duration::from_secs(10),
             session: Vec::new(),
+            usage: Usage::default(),
         }
     }
 }

@@ -47,14 +47,14 @@ pub use plan::{
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Beside, ContrastResult, ControlCheck, Dose, DoseKind, DoseLine,
     LongWindows, Mde, Outcome, ParetoArm, ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost,
-    StallSpan, StallTotals, Verdict, Warning,
+    StallSpan, StallTotals, Verdict, Warning, WhileOff,
 };
 pub use run_dir::{
     CAPTURES_FILE, MEASURED, ReadError, RunDir, RunWriter, read_plan, temporary_path, write_json,
 };
 pub use sample::{
-    Bin, ClassSample, ClassTimes, Cut, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second,
-    ServerSample, Tick, by_code,
+    Bin, ClassSample, ClassTimes, Cut, Footprint, HostSample, OutputSample, OwnSample, PressureSample,
+    Sample, Second, ServerSample, Tick, by_code,
 };
 pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use spread::Spread;

@@ -174,6 +174,10 @@ pub struct Outcome {
     pub p: Option<f64>,
     /// Of the outcome that verdicts are drawn from, adjusted for all treatments judged together.
     pub p_adjusted: Option<f64>,
+    /// Of a `confidence-sequence` whose run went to the end of its plan: the sign flips' interval there, for one look. No verdict
+    /// rests on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_ci95_pct: Option<[f64; 2]>,
     pub verdict: Verdict,
 }
 
@@ -425,6 +429,25 @@ pub struct SelfCost {
     pub cpu_pct_of_one_core: f64,
     pub memory_peak_bytes: u64,
     pub written_bytes: u64,
+    /// Absent: nobody but toll used the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub while_off: Option<WhileOff>,
+}
+
+/// What toll takes of a server that serves users, in windows without a method.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct WhileOff {
+    /// Of all CPUs of its host: toll itself, its guard, and its tap on the server's sockets. What the tap's probes take inside the
+    /// server is in none of them.
+    pub toll_cpu_pct: f64,
+    pub guard_cpu_pct: f64,
+    pub tap_cpu_pct: f64,
+    pub queries_per_s: f64,
+    /// Of all queries of the server; absent where their number is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queries_pct: Option<f64>,
+    pub connections: u64,
 }
 
 /// Warning with a code, and advice.

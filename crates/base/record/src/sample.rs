@@ -18,6 +18,7 @@ pub enum Sample {
     Output(OutputSample),
     Cut(Cut),
     Classes(ClassSample),
+    Footprint(Footprint),
     /// Of a kind that a newer toll wrote.
     #[serde(other)]
     Unknown,
@@ -212,6 +213,20 @@ pub struct OwnSample {
     pub memory_bytes: u64,
     /// Cumulative; what they wrote towards storage (`write_bytes` of `/proc/PID/io`).
     pub written_bytes: u64,
+}
+
+/// What toll takes of a server that serves users and of its host, in all its processes, at a beat of half a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    pub mono_us: u64,
+    /// CPU time of toll itself, of its guard, and of its tap on the server's sockets (0: there is none); cumulative.
+    pub toll_cpu_us: u64,
+    pub guard_cpu_us: u64,
+    pub tap_cpu_us: u64,
+    /// That the server was asked; cumulative.
+    pub queries: u64,
+    /// Open at this moment.
+    pub connections: u64,
 }
 
 /// Response times that a server's own users saw in a short stretch, by class of query, or those of toll's probe queries.

@@ -65,6 +65,9 @@ pub struct Stalled {
     pub most: f64,
 }
 
+/// Between the most that was seen and a limit, at least.
+const POINTS: f64 = 10.0;
+
 impl Stalled {
     fn of(spans: &[f64]) -> Self {
         Self {
@@ -74,13 +77,23 @@ impl Stalled {
         }
     }
 
-    /// Above all that was seen, and above its noise: one full host waits for 60% of two seconds, and for 95% of the next.
-    /// `None`: no share of the time could be told from what is usual.
-    fn limit(self) -> Option<f64> {
-        const POINTS: f64 = 10.0;
+    /// So many points above all that was seen, and above its noise: one full host waits for 60% of two seconds, and for 95% of the
+    /// next. `None`: no share of the time could be told from what is usual.
+    fn limit(self, points: f64) -> Option<f64> {
         const ROOM_PCT: f64 = 99.0;
-        let limit = (self.most + POINTS).max(self.mean + SPREADS * self.sd);
+        let limit = (self.most + points).max(self.mean + SPREADS * self.sd);
         (limit < ROOM_PCT).then_some(limit)
+    }
+
+    /// Halfway from the most that was seen to all the time. That some task waits for a CPU is usual on a host at half of its load:
+    /// from 34% in the mean, two seconds of an hour have 57% with nothing on, and a method that costs a tenth adds as much.
+    fn cpu_limit(self) -> Option<f64> {
+        self.limit(((100.0 - self.most) / 2.0).max(POINTS))
+    }
+
+    /// That all tasks wait for a disk is usual nowhere.
+    fn io_limit(self) -> Option<f64> {
+        self.limit(POINTS)
     }
 }
 
@@ -121,8 +134,8 @@ impl Limits {
             // A disk that is nearly full already must not become so because of the method.
             free_pct: baseline.free_pct.map_or(10.0, |now| (now / 2.0).min(10.0)),
             written_bytes: (2 * planned.in_all).max(100 * MEGABYTES),
-            cpu_stalled_pct: baseline.cpu_stalled.limit(),
-            io_stalled_pct: baseline.io_stalled.limit(),
+            cpu_stalled_pct: baseline.cpu_stalled.cpu_limit(),
+            io_stalled_pct: baseline.io_stalled.io_limit(),
             swap_in_per_s: (2 * baseline.swap_in_per_s).max(100),
             silence_s: 1.0,
         }

@@ -155,6 +155,12 @@ impl GuardLink {
         true
     }
 
+    /// Of the guard's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether a method is on, for the guard's next look.
     pub fn set_on(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);

@@ -89,6 +89,9 @@ pub struct Look {
     pub is_on: bool,
     /// By the method, in all windows so far.
     pub written_bytes: u64,
+    /// That the guard has asked the server so far, and its connections now.
+    pub queries: u64,
+    pub connections: u64,
 }
 
 /// What came of switching off.

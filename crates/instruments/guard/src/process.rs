@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
-use toll_mysql::{Connection, Target};
+use toll_mysql::{Connection, Target, Usage};
 use toll_probe::ProbeQuery;
 use toll_sys::clock;
 
@@ -54,6 +54,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
         is_gone: false,
         drill: false,
         probes: VecDeque::new(),
+        usage: target.usage.clone(),
     };
     let mut next_us = clock::mono_us();
     loop {
@@ -109,6 +110,8 @@ struct Guard {
     is_gone: bool,
     drill: bool,
     probes: VecDeque<(u64, f64)>,
+    /// Of the server.
+    usage: Usage,
 }
 
 impl Guard {
@@ -159,6 +162,8 @@ impl Guard {
             threads_running: reading.threads_running,
             is_on: self.is_on,
             written_bytes: reading.written_bytes,
+            queries: self.usage.queries(),
+            connections: self.usage.connections(),
         }
     }
 

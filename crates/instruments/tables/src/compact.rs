@@ -171,8 +171,8 @@ fn merge_group(
         Table::Digests => {
             let is_of_hosts = |file: &&ManifestFile| place::table_of_path(&file.path) == Some(table);
             let files: Vec<ManifestFile> = files.iter().filter(is_of_hosts).cloned().collect();
-            let rows = read_all(store, &files, || digest_table(Vec::new()), digest_rows)?;
-            let merged = merge_digests(rows, grain.us());
+            let rows = FileRows::new(store, &files, || digest_table(Vec::new()), digest_rows);
+            let merged = rows.take_all(|rows| merge_digests(rows, grain.us()))?;
             if let Some(folded) = fold_hosts(&merged) {
                 put(Table::ClusterDigests, folded.len(), &cluster_digest_table(folded.iter().collect()))?;
             }
@@ -180,12 +180,13 @@ fn merge_group(
         }
         Table::ClusterDigests => bail!("rows without hosts are made of digests alone"),
         Table::Texts => {
-            let merged = merge_texts(read_all(store, files, || text_table(Vec::new()), text_rows)?);
+            let rows = FileRows::new(store, files, || text_table(Vec::new()), text_rows);
+            let merged = rows.take_all(|rows| merge_texts(rows))?;
             (merged.len(), text_table(merged.iter().collect()))
         }
         Table::Coverage => {
-            let rows = read_all(store, files, || coverage_table(&[]), coverage_rows)?;
-            let merged = merge_coverage(rows, grain.us());
+            let rows = FileRows::new(store, files, || coverage_table(&[]), coverage_rows);
+            let merged = rows.take_all(|rows| merge_coverage(rows, grain.us()))?;
             (merged.len(), coverage_table(&merged.iter().collect::<Vec<_>>()))
         }
     };
@@ -194,33 +195,51 @@ fn merge_group(
     Ok(())
 }
 
-/// Rows of files of one table.
-///
-/// # Errors
-/// A file is not as its manifest says.
-pub fn read_all<R>(
-    store: &dyn Store,
-    files: &[ManifestFile],
-    like: impl Fn() -> Vec<Column>,
-    rows: impl Fn(Vec<Column>) -> anyhow::Result<Vec<R>>,
-) -> anyhow::Result<Vec<R>> {
-    let mut all = Vec::new();
-    for file in files {
-        let name = || format!("{} in {}", file.path, store.location());
-        let bytes = store.get(&file.path)?.with_context(|| format!("{} is not there", name()))?;
+/// Rows of files of one table: no more than one file is read at a time.
+pub struct FileRows<'a, C, D> {
+    store: &'a dyn Store,
+    files: &'a [ManifestFile],
+    /// The table's columns without rows.
+    like: C,
+    /// Rows of columns.
+    decode: D,
+}
+
+impl<'a, R, C, D> FileRows<'a, C, D>
+where
+    C: Fn() -> Vec<Column>,
+    D: Fn(Vec<Column>) -> anyhow::Result<Vec<R>>,
+{
+    pub fn new(store: &'a dyn Store, files: &'a [ManifestFile], like: C, decode: D) -> Self {
+        Self { store, files, like, decode }
+    }
+
+    /// What `take` makes of all rows.
+    ///
+    /// # Errors
+    /// A file is not as its manifest says.
+    pub fn take_all<M>(self, take: impl FnOnce(&mut dyn Iterator<Item = R>) -> M) -> anyhow::Result<M> {
+        let mut failed = None;
+        let read = |file| self.read(file).map_err(|error| failed = Some(error)).ok();
+        let taken = take(&mut self.files.iter().map_while(read).flatten());
+        failed.map_or(Ok(taken), Err)
+    }
+
+    fn read(&self, file: &ManifestFile) -> anyhow::Result<Vec<R>> {
+        let name = || format!("{} in {}", file.path, self.store.location());
+        let bytes = self.store.get(&file.path)?.with_context(|| format!("{} is not there", name()))?;
         if place::hex(&Sha256::digest(&bytes)) != file.sha256 {
             bail!(
                 "{} is not the file that its manifest names: it was changed, or copied in part; copy it again",
                 name()
             );
         }
-        let read = read_table(bytes.into(), like())
-            .and_then(&rows)
+        let read = read_table(bytes.into(), (self.like)())
+            .and_then(&self.decode)
             .with_context(|| format!("{} is no table of this version", name()))?;
         ensure!(read.len() as u64 == file.rows, "{} has {} rows, not {}", name(), read.len(), file.rows);
-        all.extend(read);
+        Ok(read)
     }
-    Ok(all)
 }
 
 /// Of what a file or a manifest is made of: another compaction of the same files has the same names.

@@ -3,8 +3,9 @@
 use super::column::{Column, Values};
 use super::rows::{CoverageRow, DigestRow, TextRow};
 use anyhow::{Context, bail};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::cmp::Ordering;
+use std::collections::hash_map::Entry as HashEntry;
+use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 use std::vec::IntoIter;
 
 /// Rows of a cluster are kept without their hosts, too, where each stands for so many at least, on average.
@@ -136,19 +137,39 @@ pub fn coverage_rows(columns: Vec<Column>) -> anyhow::Result<Vec<CoverageRow>> {
 }
 
 /// A row for each class, host, cluster, source and stretch of `grain_us`. A row of a longer stretch is kept apart.
+///
+/// Holds what comes of the rows, not the rows: they may be read as they are taken.
 pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, grain_us: i64) -> Vec<DigestRow> {
-    let mut merged = BTreeMap::new();
+    let mut names = Names::default();
+    let mut merged = HashMap::new();
     for row in rows {
         let (ts_us, width_us) = (begin_of(row.ts_us, grain_us), row.width_us.max(grain_us));
-        let key = (row.class, row.cluster.clone(), row.host.clone(), row.source.clone(), ts_us, width_us);
-        match merged.entry(key) {
-            Entry::Vacant(entry) => {
+        let [cluster, host, source] =
+            [&row.cluster, &row.host, row.source.as_ref()].map(|name| names.number(name));
+        match merged.entry((row.class, cluster, host, source, ts_us, width_us)) {
+            HashEntry::Vacant(entry) => {
                 entry.insert(DigestRow { ts_us, width_us, ..row });
             }
-            Entry::Occupied(mut entry) => entry.get_mut().add(row),
+            HashEntry::Occupied(mut entry) => entry.get_mut().add(&row),
         }
     }
-    in_order_of_count(merged.into_values().collect())
+    let mut merged: Vec<DigestRow> = merged.into_values().collect();
+    merged.sort_unstable_by(DigestRow::compare_keys);
+    in_order_of_count(merged)
+}
+
+/// A key of numbers is found sooner than one of names, and takes less.
+#[derive(Default)]
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    fn number(&mut self, name: &str) -> usize {
+        let next = self.0.len();
+        match self.0.get(name) {
+            Some(number) => *number,
+            None => *self.0.entry(name.to_owned()).or_insert(next),
+        }
+    }
 }
 
 /// Of the stretch that a time is in.
@@ -167,7 +188,7 @@ pub fn fold_hosts<'a>(rows: impl IntoIterator<Item = &'a DigestRow>) -> Option<V
             Entry::Vacant(entry) => {
                 entry.insert(DigestRow { host: String::new(), ..row.clone() });
             }
-            Entry::Occupied(mut entry) => entry.get_mut().add(row.clone()),
+            Entry::Occupied(mut entry) => entry.get_mut().add(row),
         }
     }
     let is_worth_a_file = folded.len() * FOLDED_MIN <= all;
@@ -184,7 +205,18 @@ fn in_order_of_count(mut rows: Vec<DigestRow>) -> Vec<DigestRow> {
 }
 
 impl DigestRow {
-    fn add(&mut self, other: Self) {
+    /// Two rows of one merge differ in these.
+    pub fn compare_keys(&self, other: &Self) -> Ordering {
+        let key = |row: &Self| (row.ts_us, row.width_us);
+        self.class
+            .cmp(&other.class)
+            .then_with(|| self.cluster.cmp(&other.cluster))
+            .then_with(|| self.host.cmp(&other.host))
+            .then_with(|| key(self).cmp(&key(other)))
+            .then_with(|| self.source.cmp(&other.source))
+    }
+
+    fn add(&mut self, other: &Self) {
         let sums = [
             (&mut self.n, other.n),
             (&mut self.errors, other.errors),
@@ -207,23 +239,39 @@ impl DigestRow {
                 (known, None) | (None, known) => known,
             };
         }
-        add_counts(&mut self.dbs, other.dbs, i64::saturating_add);
-        add_counts(&mut self.users, other.users, i64::saturating_add);
-        add_counts(&mut self.histogram, other.histogram, u64::saturating_add);
+        add_counts(&mut self.dbs, &other.dbs, i64::saturating_add);
+        add_counts(&mut self.users, &other.users, i64::saturating_add);
+        add_counts(&mut self.histogram, &other.histogram, u64::saturating_add);
     }
 }
 
-/// By key, each once.
-fn add_counts<K: Ord, N: Copy>(counts: &mut Vec<(K, N)>, more: Vec<(K, N)>, add: fn(N, N) -> N) {
-    counts.extend(more);
-    counts.sort_by(|a, b| a.0.cmp(&b.0));
-    counts.dedup_by(|later, first| {
-        let is_same = later.0 == first.0;
-        if is_same {
-            first.1 = add(first.1, later.1);
+/// By key, each once. Histograms are in order, and names hardly ever two.
+fn add_counts<K: Ord + Clone, N: Copy>(counts: &mut Vec<(K, N)>, more: &[(K, N)], add: fn(N, N) -> N) {
+    let is_in_order = |list: &[(K, N)]| list.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    if !is_in_order(counts) || !is_in_order(more) {
+        counts.extend_from_slice(more);
+        counts.sort_by(|a, b| a.0.cmp(&b.0));
+        counts.dedup_by(|later, first| {
+            let is_same = later.0 == first.0;
+            if is_same {
+                first.1 = add(first.1, later.1);
+            }
+            is_same
+        });
+        return;
+    }
+    let mut ours = std::mem::take(counts).into_iter().peekable();
+    counts.reserve(ours.len().max(more.len()));
+    for (key, n) in more {
+        while let Some(before) = ours.next_if(|(our, _)| our < key) {
+            counts.push(before);
         }
-        is_same
-    });
+        match ours.next_if(|(our, _)| our == key) {
+            Some((our, known)) => counts.push((our, add(known, *n))),
+            None => counts.push((key.clone(), *n)),
+        }
+    }
+    counts.extend(ours);
 }
 
 /// The text of a class once for each cluster.
@@ -266,5 +314,28 @@ impl CoverageRow {
         ];
         sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
         self.toll_version = std::mem::take(&mut self.toll_version).max(other.toll_version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_added_by_key_whether_they_stand_in_order_or_not() {
+        let [ours, theirs] = [[(2, 1), (5, 10), (9, 100)], [(1, 7), (5, 20), (9, 300)]];
+        let expected = vec![(1, 7), (2, 1), (5, 30), (9, 400)];
+        let reversed = |list: [(u16, u64); 3]| list.into_iter().rev().collect::<Vec<_>>();
+        for ours in [ours.to_vec(), reversed(ours)] {
+            for theirs in [theirs.to_vec(), reversed(theirs)] {
+                let mut counts = ours.clone();
+                add_counts(&mut counts, &theirs, u64::saturating_add);
+                assert_eq!(counts, expected, "{ours:?} {theirs:?}");
+            }
+        }
+        let mut counts = vec![(3, u64::MAX)];
+        add_counts(&mut counts, &[(3, 1), (4, 2)], u64::saturating_add);
+        add_counts(&mut counts, &[], u64::saturating_add);
+        assert_eq!(counts, [(3, u64::MAX), (4, 2)]);
     }
 }

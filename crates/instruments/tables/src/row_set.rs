@@ -1,7 +1,7 @@
 //! Rows of all tables: written as files of each hour and shard, and a manifest of each day; read back whole.
 
 use super::column::{Column, write_table};
-use super::compact::read_all;
+use super::compact::FileRows;
 use super::manifest::{ALL_DAYS, Manifest, ManifestFile, is_replaced, live_files, read_manifests};
 use super::merge::{coverage_rows, digest_rows, fold_hosts, text_rows};
 use super::place::{self, Table};
@@ -81,9 +81,12 @@ impl RowSet {
         }
         let files = |table| of_table.get(&table).map_or(&[][..], Vec::as_slice);
         Ok(Self {
-            digests: read_all(store, files(Table::Digests), || digest_table(Vec::new()), digest_rows)?,
-            texts: read_all(store, files(Table::Texts), || text_table(Vec::new()), text_rows)?,
-            coverage: read_all(store, files(Table::Coverage), || coverage_table(&[]), coverage_rows)?,
+            digests: FileRows::new(store, files(Table::Digests), || digest_table(Vec::new()), digest_rows)
+                .take_all(|rows| rows.collect())?,
+            texts: FileRows::new(store, files(Table::Texts), || text_table(Vec::new()), text_rows)
+                .take_all(|rows| rows.collect())?,
+            coverage: FileRows::new(store, files(Table::Coverage), || coverage_table(&[]), coverage_rows)
+                .take_all(|rows| rows.collect())?,
         })
     }
 }

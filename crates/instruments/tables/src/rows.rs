@@ -96,9 +96,7 @@ fn names(counts: &NameCounts, digest: &Digest) -> Vec<(String, i64)> {
 
 /// By class first: a reader of one class skips the rest.
 pub fn digest_table(mut rows: Vec<&DigestRow>) -> Vec<Column> {
-    rows.sort_by(|a, b| {
-        (&a.class, &a.cluster, &a.host, a.ts_us).cmp(&(&b.class, &b.cluster, &b.host, b.ts_us))
-    });
+    rows.sort_by(|a, b| a.compare_keys(b));
     let int = |get: fn(&DigestRow) -> i64| Values::Int(rows.iter().map(|row| get(row)).collect());
     let optional =
         |get: fn(&DigestRow) -> Option<i64>| Values::OptionalInt(rows.iter().map(|row| get(row)).collect());

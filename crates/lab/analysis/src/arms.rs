@@ -103,6 +103,7 @@ impl<'a> Arms<'a> {
         judge_together(
             plan,
             asked.filter_map(|(i, of_arm)| of_arm.get_mut(verdict_outcome_name(plan, i))).collect(),
+            self.windows.iter().any(|arm| arm.by_round.last().is_some_and(Option::is_some)),
         );
         all
     }
@@ -180,6 +181,11 @@ impl<'a> Arms<'a> {
             notes.push(format!("{} {why}", outcome.name));
         }
         for (name, compared) in compared {
+            if let Some([low, high]) = compared.outcome.planned_ci95_pct {
+                notes.push(format!(
+                    "{name}: at the end of its plan, for one look: 95% CI [{low:+.1}%, {high:+.1}%] (sign-flip)"
+                ));
+            }
             if !compared.pairs.floored.is_empty() {
                 notes.push(format!(
                     "{name}: none in {} windows, each counted as one: the overhead is at least this",

@@ -145,6 +145,7 @@ pub fn compare(
             p: None,
             standard_error: None,
             p_adjusted: None,
+            planned_ci95_pct: None,
             verdict: Verdict::Baseline,
         },
         pairs: Pairs::default(),
@@ -360,14 +361,17 @@ fn shortest_window_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f6
 /// Joint verdicts: the chance of any false one among the arms is the plan's alpha.
 ///
 /// Each arm shows the interval of its verdict. `together`: compared outcomes of the treatments' verdicts.
-/// Those without pairs or without a baseline stay unchanged.
-pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>) {
+/// Those without pairs or without a baseline stay unchanged. `is_at_end`: the last round of the plan is there.
+pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>, is_at_end: bool) {
     if plan.early_stop {
         // A sequence may be looked at after every round, but only by itself: each arm gets its share of alpha.
         let alpha = plan.alpha / together.len().max(1) as f64;
         for compared in together.iter_mut().filter(|c| c.outcome.method == CONFIDENCE_SEQUENCE) {
             let interval = toll_stats::sign_sequence(&compared.pairs.d, sequence_scale(plan), alpha);
             store_interval(interval, compared);
+        }
+        if is_at_end {
+            add_planned_intervals(plan, &mut together);
         }
         return;
     }
@@ -385,11 +389,27 @@ pub fn judge_together(plan: &Plan, mut together: Vec<&mut Comparison>) {
             store(compared, found);
         }
     }
-    let by_round: Vec<Vec<Option<f64>>> =
-        flipped.iter().map(|c| c.pairs.by_round(plan.order.len())).collect();
-    let by_round: Vec<&[Option<f64>]> = by_round.iter().map(Vec::as_slice).collect();
-    let found = toll_stats::simultaneous_sign_flips(&by_round, plan.alpha, plan.seed);
+    let found = flip_together(plan, &flipped);
     flipped.into_iter().zip(found).for_each(|(compared, found)| store(compared, found));
+}
+
+/// Beside a sequence, which holds at every look: what the plan alone says, at its end.
+fn add_planned_intervals(plan: &Plan, together: &mut [&mut Comparison]) {
+    let found = flip_together(plan, together);
+    for (compared, found) in together.iter_mut().zip(found) {
+        let is_sequence = compared.outcome.method == CONFIDENCE_SEQUENCE;
+        let ratio = found.interval.ok().filter(|_| is_sequence && compared.measure == Compare::LogRatio);
+        compared.outcome.planned_ci95_pct = ratio.map(|interval| {
+            let told = interval.to_pct();
+            [told.low, told.high]
+        });
+    }
+}
+
+fn flip_together(plan: &Plan, arms: &[&mut Comparison]) -> Vec<SignFlip> {
+    let by_round: Vec<Vec<Option<f64>>> = arms.iter().map(|c| c.pairs.by_round(plan.order.len())).collect();
+    let by_round: Vec<&[Option<f64>]> = by_round.iter().map(Vec::as_slice).collect();
+    toll_stats::simultaneous_sign_flips(&by_round, plan.alpha, plan.seed)
 }
 
 /// Name of the method for that many arms judged together.

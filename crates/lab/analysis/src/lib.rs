@@ -35,6 +35,7 @@ mod recovery;
 mod restart;
 mod run_data;
 mod scenario_charts;
+mod self_cost;
 mod self_terminating;
 mod stalls;
 mod steal_filter;
@@ -117,7 +118,7 @@ pub fn analyse(recorded: &RunData) -> RunResult {
     let artefacts = artefacts::group_by_arm(recorded, &trials.windows);
     warning_checks::check_artefacts(recorded, &arms, &artefacts, &mut warnings);
     warnings.extend(packet_accounting::check_accounting(plan, &trials.windows));
-    let self_cost = warning_checks::measure_self_cost(recorded, &trials.windows, &mut warnings);
+    let self_cost = self_cost::measure_self_cost(recorded, &trials.windows, &mut warnings);
     if recorded.unknown > 0 {
         warnings.push(RunWarning::UnknownSamples { lines: recorded.unknown });
     }

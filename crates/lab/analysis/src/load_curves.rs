@@ -167,6 +167,7 @@ mod tests {
             p: None,
             standard_error: None,
             p_adjusted: None,
+            planned_ci95_pct: None,
             verdict: Verdict::Baseline,
         }
     }

@@ -3,8 +3,8 @@
 //! Reads each file once. Never judges: lines that a crash cut off are absent.
 
 use toll_record::{
-    Artefact, Bin, ClassSample, Cut, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan,
-    PressureSample, ReadError, RunDir, Sample, Second, ServerSample, Tick, TrialLine,
+    Artefact, Bin, ClassSample, Cut, Footprint, Host, HostSample, LatencyWindow, OutputSample, OwnSample,
+    Plan, PressureSample, ReadError, RunDir, Sample, Second, ServerSample, Tick, TrialLine,
 };
 
 /// Input of the analysis. Samples of each kind are in the order of their clock.
@@ -25,6 +25,7 @@ pub struct RunData {
     pub own: Vec<OwnSample>,
     pub outputs: Vec<OutputSample>,
     pub classes: Vec<ClassSample>,
+    pub footprints: Vec<Footprint>,
     /// Why the run could not go on; absent if it ended by itself, and in older runs.
     pub cut: Option<Cut>,
     /// Samples of kinds from a newer toll, which are ignored.
@@ -69,6 +70,7 @@ impl RunData {
             own: Vec::new(),
             outputs: Vec::new(),
             classes: Vec::new(),
+            footprints: Vec::new(),
             cut: None,
             unknown: 0,
             cut_short: Vec::new(),
@@ -88,6 +90,7 @@ impl RunData {
                 Sample::Output(s) => self.outputs.push(s),
                 Sample::Server(s) => self.servers.push(s),
                 Sample::Classes(s) => self.classes.push(s),
+                Sample::Footprint(s) => self.footprints.push(s),
                 Sample::Cut(s) => self.cut = Some(s),
                 Sample::Unknown => self.unknown += 1,
             }
@@ -102,6 +105,7 @@ impl RunData {
         self.own.sort_by_key(|s| s.mono_us);
         self.outputs.sort_by_key(|s| s.mono_us);
         self.classes.sort_by_key(|s| s.mono_us);
+        self.footprints.sort_by_key(|s| s.mono_us);
     }
 }
 
@@ -120,7 +124,18 @@ macro_rules! stamped {
         })*
     };
 }
-stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample, OutputSample, ClassSample);
+stamped!(
+    Bin,
+    Second,
+    HostSample,
+    PressureSample,
+    ServerSample,
+    Tick,
+    OwnSample,
+    OutputSample,
+    ClassSample,
+    Footprint
+);
 
 /// Samples whose end is in (begin, end]. `samples` must be in order.
 pub fn samples_within<T: Timestamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {

@@ -7,14 +7,12 @@ use super::artefacts::ArmArtefacts;
 use super::compare::Comparison;
 use super::coverage;
 use super::run_data::RunData;
-use super::warnings::{
-    DRIVER_SHARE_PCT, MAX_CAPTURED_RATIO, NOISY_CV_PCT, RunWarning, SELF_COST_PCT, STEAL_PCT,
-};
+use super::warnings::{DRIVER_SHARE_PCT, MAX_CAPTURED_RATIO, NOISY_CV_PCT, RunWarning, STEAL_PCT};
 use super::window_outcomes::sum_error_codes;
 use super::windows::{CpuUsage, TrialNote, Trials, Window};
 use std::collections::BTreeMap;
 use toll_model::artefacts::{self, QueryCounter};
-use toll_record::{Compare, Mde, Plan, Role, SelfCost, Step, Verdict, catalogue};
+use toll_record::{Compare, Mde, Plan, Role, Step, Verdict, catalogue};
 use toll_sys::number_format;
 
 /// Failed trials, and treatments that had to be killed.
@@ -277,30 +275,4 @@ pub fn check_artefacts(
             });
         }
     }
-}
-
-/// CPU time of toll's own processes.
-pub fn measure_self_cost(recorded: &RunData, windows: &[Window], warnings: &mut Vec<RunWarning>) -> SelfCost {
-    let priced: Vec<(&Window, CpuUsage)> = windows.iter().filter_map(|w| Some((w, w.cpu?))).collect();
-    let inside_us: u64 = priced.iter().map(|(_, cpu)| cpu.toll_us).sum();
-    let seconds: f64 = priced.iter().map(|(w, _)| w.seconds()).sum();
-    let grown = |of: fn(&toll_record::OwnSample) -> u64| match (recorded.own.first(), recorded.own.last()) {
-        (Some(first), Some(last)) => of(last).saturating_sub(of(first)),
-        _ => 0,
-    };
-    let cost = SelfCost {
-        cpu_s: if recorded.own.is_empty() { inside_us } else { grown(|o| o.cpu_us) } as f64 / 1e6,
-        cpu_pct_of_one_core: if seconds > 0.0 { inside_us as f64 / 1e4 / seconds } else { 0.0 },
-        memory_peak_bytes: recorded.own.iter().map(|o| o.memory_bytes).max().unwrap_or(0),
-        written_bytes: grown(|o| o.written_bytes),
-    };
-    if cost.cpu_pct_of_one_core > SELF_COST_PCT {
-        warnings.push(RunWarning::SelfCostHigh { pct: cost.cpu_pct_of_one_core });
-    }
-    // The counted clock has no collector of it, and counts what toll does with all else.
-    if recorded.plan.clock.is_real() && !windows.is_empty() && (priced.is_empty() || recorded.own.is_empty())
-    {
-        warnings.push(RunWarning::NoSelfCost);
-    }
-    cost
 }

@@ -218,6 +218,7 @@ fn move_sample(mut sample: Sample, shift: &Shift) -> Option<Sample> {
         Sample::Own(s) => &mut s.mono_us,
         Sample::Output(s) => &mut s.mono_us,
         Sample::Classes(s) => &mut s.mono_us,
+        Sample::Footprint(s) => &mut s.mono_us,
         Sample::Cut(s) => &mut s.mono_us,
         Sample::Unknown => return None,
     };

@@ -10,6 +10,7 @@ mod capture_survey;
 pub mod class_meter;
 mod collector;
 mod end_child;
+mod footprint;
 pub mod host;
 pub mod live;
 mod loss_tracker;

@@ -1,6 +1,7 @@
 //! What a run on a server that serves users needs besides: a guard of its own process, a drill of it, and an account of both.
 
 use crate::class_meter::{ClassMeter, ClassSource, PilotSample, SeenStretch, SeenTraffic, command, noise_of};
+use crate::footprint::FootprintMeter;
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
 use crate::treatment::AdminSession;
@@ -319,8 +320,12 @@ impl LiveGuard {
         // A guard that is killed leaves its socket.
         let socket = request.vetoes.control.clone().map(|path| testbed.journal.record(Undo::Path { path }));
         let socket = socket.transpose()?;
-        let probes = recorder.clone();
-        let on_look = move |look: &Look| record_probes(look, &probes);
+        let footprint = Arc::new(FootprintMeter::new(request.target.usage.clone()));
+        let (own, looks) = (Arc::clone(&footprint), recorder.clone());
+        let on_look = move |look: &Look| {
+            record_probes(look, &looks);
+            own.read(look).into_iter().for_each(|own| looks.record_sample(Sample::Footprint(own)));
+        };
         let link = GuardLink::start(&request.guard_command, &setup, statement_since_us, on_look)?;
         let drill = link.drill().context("nothing was switched on")?;
         let meter = request.users.source.as_ref().map(|source| {
@@ -333,6 +338,8 @@ impl LiveGuard {
             ClassMeter::start(source, Some(&testbed.journal), own, taker)
         });
         let meter = meter.transpose().context("nothing was switched on")?;
+        meter.as_ref().and_then(ClassMeter::pid).into_iter().for_each(|pid| footprint.set_tap(pid));
+        footprint.set_guard(link.pid());
         Ok(Self { link, request: request.clone(), drill, meter, socket })
     }
 

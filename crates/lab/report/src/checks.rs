@@ -6,7 +6,7 @@ use super::command::format_shell_command;
 use toll_analysis::estimate_format::{self, format_overhead};
 use toll_analysis::{describe_margin, judged_outcome, judged_outcome_name};
 use toll_record::catalogue::{find_definition, is_duration};
-use toll_record::{CountedClock, HeldIn, Role, RunResult, SelfCost};
+use toll_record::{CountedClock, HeldIn, Role, RunResult, SelfCost, WhileOff};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format;
 
@@ -96,11 +96,27 @@ pub fn check_lines(run: &RunResult) -> Vec<(&'static str, String)> {
 }
 
 fn describe_self_cost(cost: &SelfCost) -> String {
+    let taken = match &cost.while_off {
+        None => format!("{:.2}% of one core inside windows", cost.cpu_pct_of_one_core),
+        Some(off) => describe_while_off(off),
+    };
     format!(
-        "{:.2}% of one core inside windows, {} MB of memory, {} MB written",
-        cost.cpu_pct_of_one_core,
+        "{taken}, {} MB of memory, {} MB written",
         number_format::format_megabytes(cost.memory_peak_bytes as f64),
         number_format::format_megabytes(cost.written_bytes as f64)
+    )
+}
+
+fn describe_while_off(off: &WhileOff) -> String {
+    let of_all = off.queries_pct.map(|pct| format!(" ({pct:.1}% of all)")).unwrap_or_default();
+    format!(
+        "with no method on {:.2}% of the host's CPUs (toll {:.2}, guard {:.2}, tap {:.2}), {:.0} queries a second{of_all}, {}",
+        off.toll_cpu_pct + off.guard_cpu_pct + off.tap_cpu_pct,
+        off.toll_cpu_pct,
+        off.guard_cpu_pct,
+        off.tap_cpu_pct,
+        off.queries_per_s,
+        format_count(off.connections, "connection"),
     )
 }
 

@@ -214,6 +214,14 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
     assert!(is_decided || has_all_blocks, "{text}");
     assert!(!arm(&result, "general-log")["outcomes"]["probe_response_us"].is_null(), "{result}");
     assert!(!is_tapped || text.contains("Found in 8 of 10 such runs"), "{text}");
+    let own = &result["self_cost"]["while_off"];
+    assert!(own["queries_per_s"].as_f64().unwrap() > 0.0, "{own}");
+    assert_eq!(own["tap_cpu_pct"].as_f64().unwrap() > 0.0, is_tapped, "{own}");
+    assert_eq!(
+        own["connections"],
+        7 + u64::from(!is_tapped && text.contains("performance_schema's")),
+        "{own}"
+    );
     let audit = audit(&out);
     assert_eq!((&audit[0]["action"], &audit[0]["reason"]), (&"consent".into(), &"ticket 4711".into()));
     assert_eq!(audit.last().unwrap()["action"], "end");

@@ -19,6 +19,7 @@ pub use scan::{ResponseScanner, ScanStatus};
 pub use stream::AbortHandle;
 
 use crate::target::Target;
+use crate::usage::OpenSession;
 use handshake::SessionInfo;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -33,6 +34,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Connection {
     packet_io: PacketIo,
     session: SessionInfo,
+    account: OpenSession,
     quit_sent: bool,
 }
 
@@ -65,7 +67,8 @@ impl Connection {
 
     fn log_in(stream: Stream, target: &Target) -> Result<Self, Error> {
         let (wire, session) = handshake::perform_handshake(PacketIo::new(stream), target)?;
-        let mut connection = Self { packet_io: wire, session, quit_sent: false };
+        let mut connection =
+            Self { packet_io: wire, session, account: target.usage.open_session(), quit_sent: false };
         for statement in &target.session {
             connection
                 .exec_drop(statement)
@@ -87,7 +90,7 @@ impl Connection {
     /// Sends one text and reads all its results; those of the first statement are returned. It may hold several
     /// statements, separated by `;`, where the target has `multi_statements`.
     pub fn query(&mut self, sql: &str) -> Result<Rows, Error> {
-        self.send_command(COM_QUERY, sql.as_bytes())?;
+        self.send_query(sql.as_bytes())?;
         rows::read_results(&mut self.packet_io, self.session.result_format)
     }
 
@@ -98,7 +101,7 @@ impl Connection {
 
     /// The same for a text that need not be UTF-8, and may be large.
     pub fn exec_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
-        self.send_command(COM_QUERY, sql)?;
+        self.send_query(sql)?;
         rows::read_results(&mut self.packet_io, self.session.result_format).map(drop)
     }
 
@@ -149,6 +152,11 @@ impl Connection {
 
     pub fn scanner(&self) -> ResponseScanner {
         ResponseScanner::new(self.session.result_format)
+    }
+
+    fn send_query(&mut self, sql: &[u8]) -> Result<(), Error> {
+        self.account.add_query();
+        self.send_command(COM_QUERY, sql)
     }
 
     fn send_command(&mut self, command: u8, argument: &[u8]) -> Result<(), Error> {

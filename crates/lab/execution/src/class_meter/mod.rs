@@ -103,6 +103,11 @@ impl ClassMeter {
         Ok(Self { stop, reader: Some(reader), tap })
     }
 
+    /// Of its process, if it has one.
+    pub fn pid(&self) -> Option<u32> {
+        self.tap.as_ref().map(tap::TapProcess::pid)
+    }
+
     /// True once it measures no more.
     pub fn has_ended(&self) -> bool {
         self.reader.as_ref().is_none_or(JoinHandle::is_finished)

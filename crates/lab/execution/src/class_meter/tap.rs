@@ -130,6 +130,10 @@ fn is_of_users(fingerprint: &str, own: &[String]) -> bool {
 }
 
 impl TapProcess {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn stop(mut self, journal: Option<&Journal>) -> anyhow::Result<()> {
         end_child(&mut self.child, STOP_WITHIN).context("the tap cannot be ended: see `toll clean`")?;
         match (self.undo, journal) {

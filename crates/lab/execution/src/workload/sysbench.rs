@@ -4,13 +4,13 @@
 
 use super::DriverContext;
 use super::bin_stream::{BinReader, ReportedBin};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 use toll_load::mix::Profile;
-use toll_model::plan::NO_SYSBENCH_TLS;
+use toll_model::plan::{NO_SYSBENCH_RATE, NO_SYSBENCH_TLS};
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::{Bin, Workload};
 use toll_sys::{child_process, clock, private_file};
@@ -34,6 +34,7 @@ pub fn build_command(
     target: &Target,
     context: &DriverContext<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
+    ensure!(workload.rate_per_s.is_none(), NO_SYSBENCH_RATE);
     let profile = Profile::from_name(&workload.profile)
         .with_context(|| format!("sysbench has no profile `{}`: see `toll list`", workload.profile))?;
     let script = context.dir.join("bins.lua");
@@ -105,8 +106,5 @@ fn write_settings(
     writeln!(text, "db-ps-mode={mode}\ntables={}\ntable-size={}", workload.tables, workload.rows)?;
     writeln!(text, "threads={}\ntime=0\nevents=0\nreport-interval=1", workload.threads)?;
     writeln!(text, "percentile=99\nrand-seed={}", seed % i32::MAX as u64)?;
-    if let Some(rate) = workload.rate_per_s {
-        writeln!(text, "rate={}", rate.round() as u64)?;
-    }
     private_file::write(path, &text)
 }

@@ -5,6 +5,10 @@ use crate::placeholders::{PER_TRIAL_PLACEHOLDERS, PlaceholderValues};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Arm, HeldIn, Setup};
 
+/// sysbench reports events and p99 each second. In a closed loop the mean follows from the events; at a given rate threads wait for
+/// their next event, and a mean that is made of them would say that nothing costs anything.
+pub const NO_SYSBENCH_RATE: &str = "sysbench does not say the mean response time at a given rate: use --driver toll, or leave out \
+                                    the rate";
 /// sysbench 1.0 tries TLS with certificates of fixed names in its working directory. If the server offers no TLS (or
 /// somebody in between says so), it logs in without. Nothing in its output tells the two apart.
 pub const NO_SYSBENCH_TLS: &str = "sysbench cannot be made to use TLS: it goes on in clear text with a server that \

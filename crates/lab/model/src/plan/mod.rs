@@ -30,8 +30,8 @@ pub use apply_sizing::{
     noise_outcome, pilot_durations_s, set_settle_times, sizing_input,
 };
 pub use availability::{
-    HostFacts, NO_SYSBENCH_TLS, Required, ServerFacts, TestbedFacts, required, unavailable_reason,
-    unrunnable_reason,
+    HostFacts, NO_SYSBENCH_RATE, NO_SYSBENCH_TLS, Required, ServerFacts, TestbedFacts, required,
+    unavailable_reason, unrunnable_reason,
 };
 pub use overrides::RunOverrides;
 pub use redaction::{check_unredacted, redact_plan};
@@ -121,11 +121,6 @@ impl ResolvedScenario {
         if any_sysbench && overrides.clock == Clock::Counted && overrides.window.is_none() {
             times.lengthen_for_sysbench();
         }
-        if let Some(window_s) = times.window_s.filter(|s| workload.driver == "sysbench" && *s < 2.0) {
-            bail!(
-                "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
-            );
-        }
         check_load(&workload.profile)?;
         ensure!(
             workload.threads > 0 && workload.tables > 0 && workload.rows > 0,
@@ -141,6 +136,7 @@ impl ResolvedScenario {
         if let Some(sweep) = resolve_sweep(&scenario, overrides) {
             arms = sweep::expand_sweep(arms, &sweep, &scenario.baseline);
         }
+        workload::check_sysbench(&arms, &workload, times.window_s)?;
         Ok(Self {
             scenario,
             profile_name,

@@ -1,7 +1,8 @@
 //! Load of a plan: the usual one, overridden by the scenario, the arm and the command line.
 
-use super::RunOverrides;
+use super::{NO_SYSBENCH_RATE, RunOverrides};
 use crate::scenario::{Arm, Rate, Scenario, Subject, Workload as Written};
+use anyhow::bail;
 use toll_record::Workload;
 use toll_sys::units::Percent;
 
@@ -55,6 +56,22 @@ pub fn overlay(base: &Workload, over: &Written) -> Workload {
     }
 }
 
+/// # Errors
+/// sysbench would not tell what is to be measured.
+pub fn check_sysbench(arms: &[Arm], base: &Workload, window_s: Option<f64>) -> anyhow::Result<()> {
+    if let Some(window_s) = window_s.filter(|s| base.driver == "sysbench" && *s < 2.0) {
+        bail!(
+            "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
+        );
+    }
+    let has_rate =
+        |arm: &&Arm| arm.workload.rate.is_some() && overlay(base, &arm.workload).driver == "sysbench";
+    match arms.iter().find(has_rate) {
+        Some(arm) => bail!("{}: {NO_SYSBENCH_RATE}", arm.name),
+        None => Ok(()),
+    }
+}
+
 /// Copies the scenario's rate to an arm without its own. The arm whose capacity it is a share of is left out.
 pub fn inherit_rate(arm: &mut Arm, scenario: &Written) {
     let is_itself = matches!(&scenario.rate, Some(Rate::Share { of, .. }) if *of == arm.name);
@@ -68,6 +85,26 @@ pub fn inherit_rate(arm: &mut Arm, scenario: &Written) {
 mod tests {
     use crate::plan::{ResolvedScenario, RunOverrides};
     use crate::scenario::Scenario;
+
+    #[test]
+    fn sysbench_is_refused_a_rate_from_wherever() {
+        let text = |rate: &str| {
+            format!(
+                "name = \"x\"\nquestion = \"?\"\nbaseline = \"none\"\nprimary = \"latency_us_mean\"\n\
+                 [workload]\ndriver = \"sysbench\"\n[profile.quick]\nrounds = 1\nwindow = \"3s\"\nsettle = \"0s\"\n\
+                 [[arm]]\nname = \"none\"\ntitle = \"t\"\nrole = \"baseline\"\n\
+                 [[arm]]\nname = \"slow\"\ntitle = \"t\"\nworkload = {{ {rate} }}\n"
+            )
+        };
+        let resolve = |rate: &str, overrides: &RunOverrides| {
+            ResolvedScenario::new(Scenario::parse(&text(rate)).unwrap(), overrides).map(drop)
+        };
+        resolve("threads = 3", &RunOverrides::default()).unwrap();
+        for (rate, given) in [("rate = 5.0", None), ("threads = 3", Some(9.0))] {
+            let said = resolve(rate, &RunOverrides { rate: given, ..RunOverrides::default() }).unwrap_err();
+            assert!(said.to_string().contains("use --driver toll"), "{said}");
+        }
+    }
 
     #[test]
     fn a_profile_changes_keys_of_the_load_and_an_arm_has_the_last_word() {

@@ -83,6 +83,7 @@ pub fn result(shape: &Shape, recorded: &WrittenData) -> anyhow::Result<RunResult
             cpu_pct_of_one_core: 0.61,
             memory_peak_bytes: 21 << 20,
             written_bytes: 9 << 20,
+            while_off: None,
         },
         warnings: vec![Warning {
             code: "dependence".into(),
@@ -222,6 +223,7 @@ fn outcome(unit: &str, higher_is_better: bool, values: &[f64], base: &[f64], rol
         p: None,
         standard_error: None,
         p_adjusted: None,
+        planned_ci95_pct: None,
         verdict,
     }
 }

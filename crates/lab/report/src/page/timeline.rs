@@ -364,6 +364,7 @@ fn mono_us(sample: &Sample) -> Option<u64> {
         Sample::Own(s) => s.mono_us,
         Sample::Output(s) => s.mono_us,
         Sample::Classes(s) => s.mono_us,
+        Sample::Footprint(s) => s.mono_us,
         Sample::Cut(_) | Sample::Unknown => return None,
     })
 }

@@ -27,6 +27,10 @@ fn directories(at: PathBuf) -> Vec<PathBuf> {
     found
 }
 
+/// Runs of `toll live` have a page of their own, whatever their scenario.
+const LIVE: (&str, &str) =
+    ("live", "What does a method cost a server that serves users, by their own queries? (`toll live`)");
+
 /// Stored runs by scenario.
 fn stored() -> BTreeMap<String, Vec<Stored>> {
     let mut found: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
@@ -38,7 +42,8 @@ fn stored() -> BTreeMap<String, Vec<Stored>> {
         };
         let (host, plan) = (read("host.json"), read("plan.json"));
         let command = plan["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
-        let scenario = plan["scenario"].as_str().unwrap().to_owned();
+        let is_live = !plan["design"]["blocks"].is_null();
+        let scenario = if is_live { LIVE.0 } else { plan["scenario"].as_str().unwrap() }.to_owned();
         let arms = plan["arms"].as_array().unwrap().iter();
         let of = |name: &str| host[name].as_str().unwrap_or("-").to_owned();
         found.entry(scenario).or_default().push(Stored {
@@ -77,7 +82,10 @@ fn the_pages_of_stored_runs_are_current() {
            | scenario | question | runs |\n|---|---|---|\n";
     for (scenario, runs) in &all {
         let question = Preset::named(scenario).map(|preset| preset.scenario().unwrap().question);
-        let question = question.unwrap_or_else(|| runs[0].question.clone());
+        let question = question.unwrap_or_else(|| match scenario == LIVE.0 {
+            true => LIVE.1.to_owned(),
+            false => runs[0].question.clone(),
+        });
         writeln!(index, "| [{scenario}]({scenario}.md) | {} | {} |", escape(&question), runs.len()).unwrap();
         let mut page = heading(&format!("Stored runs of {scenario}"));
         write!(page, "\n{}\n{}", escape(&question), present_names(scenario, runs)).unwrap();

@@ -94,6 +94,25 @@ fn a_window_that_is_missing_takes_its_round_and_no_other() {
 }
 
 #[test]
+fn a_run_that_went_to_its_end_has_the_interval_of_its_plan_too_which_is_narrower() {
+    let mut recorded = with(30, &[("B", 1.03), ("C", 1.02)]);
+    let result = analyse::analyse(&recorded);
+    for name in ["B", "C"] {
+        let outcome = &arm(&result, name).outcomes["qps"];
+        let ([low, high], [planned_low, planned_high]) =
+            (outcome.ci95_pct.unwrap(), outcome.planned_ci95_pct.unwrap());
+        assert_eq!(outcome.method, "confidence-sequence");
+        assert!(low < planned_low && planned_high < high, "{outcome:?}");
+        assert!(planned_low < outcome.toll_pct.unwrap() && outcome.toll_pct.unwrap() < planned_high);
+        let notes = &arm(&result, name).notes;
+        assert!(notes.iter().any(|note| note.starts_with("qps: at the end of its plan")), "{notes:?}");
+    }
+    recorded.trials.retain(|line| line.round < 29);
+    let result = analyse::analyse(&recorded);
+    assert_eq!(arm(&result, "B").outcomes["qps"].planned_ci95_pct, None);
+}
+
+#[test]
 fn a_run_with_dumps_ends_too_once_they_are_decided() {
     let mut recorded = with(12, &[("B", 1.6)]);
     add_dumps(&mut recorded, 1.5);

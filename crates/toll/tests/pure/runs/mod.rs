@@ -11,6 +11,7 @@ mod findings;
 mod outcomes;
 mod percentiles;
 mod reports;
+mod self_cost;
 mod stored;
 mod stored_runs;
 mod synthetic;
