@@ -260,18 +260,20 @@ fn add_counts<K: Ord + Clone, N: Copy>(counts: &mut Vec<(K, N)>, more: &[(K, N)]
         });
         return;
     }
-    let mut ours = std::mem::take(counts).into_iter().peekable();
-    counts.reserve(ours.len().max(more.len()));
+    // After the first rows most keys are known: then nothing moves.
+    let (mut at, known) = (0, counts.len());
     for (key, n) in more {
-        while let Some(before) = ours.next_if(|(our, _)| our < key) {
-            counts.push(before);
+        while at < known && counts[at].0 < *key {
+            at += 1;
         }
-        match ours.next_if(|(our, _)| our == key) {
-            Some((our, known)) => counts.push((our, add(known, *n))),
+        match counts[..known].get_mut(at).filter(|(known, _)| known == key) {
+            Some((_, count)) => *count = add(*count, *n),
             None => counts.push((key.clone(), *n)),
         }
     }
-    counts.extend(ours);
+    if counts.len() > known {
+        counts.sort_by(|a, b| a.0.cmp(&b.0));
+    }
 }
 
 /// The text of a class once for each cluster.
