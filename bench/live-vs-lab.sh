@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# toll live beside the lab: response times that methods cost on a server with users and jobs, and in a sandbox.
+# toll live beside the lab: response times that methods cost on a server with users and jobs, and under a load of toll's own.
 #
 # The server with users has a replica, performance_schema, and sysbench oltp_read_write at half of what a closed loop reaches; each
 # two minutes a job reads a whole table. `toll live` measures one method after another there. Then the users go, and `toll run` measures
@@ -69,7 +69,7 @@ for method in "${methods[@]}"; do
     { echo "$method: toll live ended with $?"; tail -4 "$scratch/said"; }
 done
 
-kill $users $jobs
+kill $users $jobs 2>/dev/null || true # both may have ended
 wait $users $jobs 2>/dev/null || true
 sed 's/^profile = "read-only"/profile = "read-write"/' scenarios/tcpdump-impact.toml >"$scratch/lab.toml"
 [ -e "$out/lab/result.json" ] ||
