@@ -34,11 +34,18 @@ pub fn rounds_needed(sd: f64, effect: f64, alpha: f64, arms: u32, power: f64) ->
     let finds = |n: u32| {
         minimum_detectable_effect(sd, n, alpha, arms, power).is_some_and(|smallest| smallest <= effect.abs())
     };
-    if effect == 0.0 || effect.is_nan() || !finds(MAX_ROUNDS) {
+    if effect == 0.0 || effect.is_nan() {
         return None;
     }
-    // The detectable effect falls with every round, so bisection finds the first that will do.
-    let (mut too_few, mut enough) = (0, MAX_ROUNDS);
+    // The detectable effect falls with every round, so bisection finds the first that will do. Its upper bound is doubled: a quantile
+    // takes as long as there are rounds.
+    let (mut too_few, mut enough) = (0, 1);
+    while !finds(enough) {
+        if enough == MAX_ROUNDS {
+            return None;
+        }
+        (too_few, enough) = (enough, (2 * enough).min(MAX_ROUNDS));
+    }
     while enough - too_few > 1 {
         let middle = too_few + (enough - too_few) / 2;
         if finds(middle) { enough = middle } else { too_few = middle }

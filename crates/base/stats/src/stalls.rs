@@ -166,7 +166,7 @@ pub fn latency_stalls(window: &[LoadBin], threshold_us: u64) -> Vec<Stall> {
     stalls
 }
 
-/// Stretches in which toll's own 10 ms ticker did not run, from (`mono_us`, `late_us`) of its ticks in order of
+/// Stretches in which toll's own ticker did not run, from (`mono_us`, `late_us`) of its ticks in order of
 /// time. The harness measured nothing then, and whatever else stalled in it may be its doing.
 #[must_use]
 pub fn harness_stalls(ticks: &[(u64, u64)]) -> Vec<Stall> {

@@ -1,7 +1,41 @@
-//! Reader of the files of /proc that hold `Name: value` lines: status and io of a process, meminfo.
+//! Reader of files of /proc: those that are read often, and those that hold `Name: value` lines.
 
 use crate::read_trimmed;
 use std::fmt::Display;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// A /proc file that is read repeatedly through one descriptor and one buffer.
+#[derive(Debug)]
+pub struct ProcFile {
+    file: Option<File>,
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+impl ProcFile {
+    /// A missing file reads as empty.
+    pub fn open(path: &str) -> Self {
+        Self { file: File::open(path).ok(), buffer: vec![0; 4096], len: 0 }
+    }
+
+    /// What it holds now.
+    pub fn read_text(&mut self) -> &str {
+        self.len = 0;
+        if let Some(file) = &self.file {
+            while let Ok(n) = file.read_at(&mut self.buffer[self.len..], self.len as u64) {
+                self.len += n;
+                if n == 0 {
+                    break;
+                }
+                if self.len == self.buffer.len() {
+                    self.buffer.resize(self.buffer.len() * 2, 0);
+                }
+            }
+        }
+        std::str::from_utf8(&self.buffer[..self.len]).unwrap_or("")
+    }
+}
 
 /// Status of a process, by its pid or as `self`; empty if it cannot be read.
 pub fn status(pid: impl Display) -> String {

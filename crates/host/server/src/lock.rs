@@ -95,42 +95,28 @@ fn find_holder(locks: &str, inode: u64) -> Option<u32> {
     })
 }
 
-/// Exclusive lock for measurements on an existing server: a session with a user-level lock.
-#[derive(Debug)]
-pub struct ServerLock {
-    target: Target,
-    connection: Connection,
-}
-
 const LOCK_NAME: &str = "toll: one run at a time";
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl ServerLock {
-    pub fn acquire(target: &Target) -> anyhow::Result<Self> {
-        let mut connection = Connection::connect(target)?;
-        connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-        // The session says nothing until the run has ended, which may be hours.
-        connection.exec_drop("SET SESSION wait_timeout = 31536000")?;
-        let taken = connection.query(&format!("SELECT GET_LOCK('{LOCK_NAME}', 0)"))?;
-        if taken.scalar() != Some("1") {
-            let holder = connection.query(&format!("SELECT IS_USED_LOCK('{LOCK_NAME}')"))?;
-            bail!(
-                "another toll run is going on on the server at {} (its connection {}): one at a time, or each \
-                 takes what the other has switched on for the server's own; wait for it, or end it",
-                target.address,
-                holder.scalar().unwrap_or("is not known")
-            );
-        }
-        Ok(Self { target: target.clone(), connection })
+/// Takes the exclusive lock for measurements on an existing server, which the session holds until it ends.
+///
+/// # Errors
+/// Another session holds it, or the server at `target` does not answer.
+pub fn take_server_lock(connection: &mut Connection, target: &Target) -> anyhow::Result<()> {
+    connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    // Should the session say nothing for long, the server would end it.
+    connection.exec_drop("SET SESSION wait_timeout = 31536000")?;
+    let taken = connection.query(&format!("SELECT GET_LOCK('{LOCK_NAME}', 0)"))?;
+    if taken.scalar() != Some("1") {
+        let holder = connection.query(&format!("SELECT IS_USED_LOCK('{LOCK_NAME}')"))?;
+        bail!(
+            "another toll run is going on on the server at {} (its connection {}): one at a time, or each \
+             takes what the other has switched on for the server's own; wait for it, or end it",
+            target.address,
+            holder.scalar().unwrap_or("is not known")
+        );
     }
-
-    /// Renews the lock after a restart of the server or a kill of the session.
-    pub fn keep_alive(&mut self) -> anyhow::Result<()> {
-        if self.connection.ping().is_err() {
-            *self = Self::acquire(&self.target)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[cfg(test)]

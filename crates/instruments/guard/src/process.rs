@@ -39,7 +39,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
         .iter()
         .map(|(name, server)| Ok(Replica { name: name.clone(), target: login(server)? }))
         .collect::<Result<Vec<_>>>()?;
-    let watch = Watch::start(&target, query, &replicas, setup.files.clone(), setup.seed)?;
+    let mut watch = Watch::start(&target, query, &replicas, setup.files.clone(), setup.seed)?;
     let mut switch = Switch::open(&target, &setup)?;
     let control = Control::start(&setup.vetoes)?;
     let metrics = setup.metrics.as_deref().map(Metrics::serve).transpose()?;
@@ -80,7 +80,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
             let _ = send(&mut output, &FromGuard::Off { report });
             if !is_drill {
                 metrics.iter().for_each(Metrics::set_tripped);
-                let after_s = state.await_recovery(&watch, &messages);
+                let after_s = state.await_recovery(&mut watch, &messages);
                 let _ = send(&mut output, &FromGuard::Recovered { after_s });
                 return Ok(());
             }
@@ -168,7 +168,7 @@ impl Guard {
     }
 
     /// Seconds until the server was calm again, by the same limits; `None`: it was not within half a minute.
-    fn await_recovery(&mut self, watch: &Watch, messages: &Receiver<ToGuard>) -> Option<f64> {
+    fn await_recovery(&mut self, watch: &mut Watch, messages: &Receiver<ToGuard>) -> Option<f64> {
         let begun_us = clock::mono_us();
         let mut calm_since = None;
         let mut breaker = Breaker::new(self.breaker.limits().clone());

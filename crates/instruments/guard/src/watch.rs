@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toll_mysql::{Connection, Target};
 use toll_probe::{Probe, ProbeQuery};
+use toll_sys::proc_file::ProcFile;
 use toll_sys::{clock, disk};
 
 /// Time between two looks.
@@ -60,6 +61,8 @@ pub struct Watch {
     status: Arc<Source<Status>>,
     lag: Vec<(String, Arc<Source<f64>>)>,
     files: WatchedFiles,
+    /// `None`: the server is on another host.
+    host: Option<HostFiles>,
     stop: Arc<AtomicBool>,
 }
 
@@ -108,11 +111,12 @@ impl Watch {
                 Ok((replica.name.clone(), source))
             })
             .collect::<Result<_>>()?;
-        Ok(Self { probe, status, lag, files, stop })
+        let host = files.sees_host.then(HostFiles::open);
+        Ok(Self { probe, status, lag, files, host, stop })
     }
 
     /// What is known now.
-    pub fn look(&self) -> Reading {
+    pub fn look(&mut self) -> Reading {
         let at_us = clock::mono_us();
         let (mut probes_us, mut probe_error) = (Vec::new(), None);
         for result in self.probe.drain_results() {
@@ -124,7 +128,7 @@ impl Watch {
         let known = self.status.known.lock().unwrap_or_else(PoisonError::into_inner);
         let status = known.value.clone().unwrap_or_default();
         let (free_bytes, free_pct) = least_space(&self.files.space);
-        let of_host = |read: fn() -> Option<u64>| self.files.sees_host.then(read).flatten();
+        let of_host = self.host.as_mut().map(HostFiles::read).unwrap_or_default();
         Reading {
             at_us,
             probes_us,
@@ -142,9 +146,9 @@ impl Watch {
             free_bytes,
             free_pct,
             written_bytes: 0,
-            cpu_stalled_us: of_host(|| stalled_us("cpu", "some")),
-            io_stalled_us: of_host(|| stalled_us("io", "full")),
-            swapped_in: of_host(swapped_in),
+            cpu_stalled_us: of_host.cpu_stalled_us,
+            io_stalled_us: of_host.io_stalled_us,
+            swapped_in: of_host.swapped_in,
             veto: self.files.flag_file.as_deref().and_then(flag_veto),
             silent_us: 0,
             has_gone: false,
@@ -264,20 +268,46 @@ fn least_space(paths: &[PathBuf]) -> (Option<u64>, Option<f64>) {
     (bytes, spaces.iter().map(|(_, pct)| *pct).reduce(f64::min))
 }
 
-/// `total` of a line of /proc/pressure, microseconds. `None`: this kernel has no pressure figures. `avg10` would be too slow: it
-/// shows a third of a change after four seconds.
-fn stalled_us(resource: &str, line: &str) -> Option<u64> {
-    parse_pressure(&std::fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?, line)
+/// Files of the server's host that are read at each look.
+#[derive(Debug)]
+struct HostFiles {
+    cpu_pressure: ProcFile,
+    io_pressure: ProcFile,
+    vmstat: ProcFile,
 }
 
+/// Totals since it started; `None`: this kernel does not tell.
+#[derive(Debug, Clone, Copy, Default)]
+struct HostTotals {
+    cpu_stalled_us: Option<u64>,
+    io_stalled_us: Option<u64>,
+    swapped_in: Option<u64>,
+}
+
+impl HostFiles {
+    fn open() -> Self {
+        let [cpu_pressure, io_pressure, vmstat] =
+            ["/proc/pressure/cpu", "/proc/pressure/io", "/proc/vmstat"].map(ProcFile::open);
+        Self { cpu_pressure, io_pressure, vmstat }
+    }
+
+    fn read(&mut self) -> HostTotals {
+        HostTotals {
+            cpu_stalled_us: parse_pressure(self.cpu_pressure.read_text(), "some"),
+            io_stalled_us: parse_pressure(self.io_pressure.read_text(), "full"),
+            swapped_in: parse_swapped_in(self.vmstat.read_text()),
+        }
+    }
+}
+
+/// `total` of a line of /proc/pressure, microseconds. `avg10` would be too slow: it shows a third of a change after four seconds.
 fn parse_pressure(text: &str, line: &str) -> Option<u64> {
     let found = text.lines().find(|found| found.split_whitespace().next() == Some(line))?;
     found.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-fn swapped_in() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("pswpin ")?.trim().parse().ok())
+fn parse_swapped_in(vmstat: &str) -> Option<u64> {
+    vmstat.lines().find_map(|line| line.strip_prefix("pswpin ")?.trim().parse().ok())
 }
 
 fn flag_veto(path: &Path) -> Option<String> {

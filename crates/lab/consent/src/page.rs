@@ -16,8 +16,8 @@ use toll_sys::number_format::{format_duration_s, format_megabytes};
 /// Classes that are named, and how much of each name.
 const SHOWN_CLASSES: usize = 5;
 const TITLE_CHARS: usize = 80;
-/// toll's on the server: for switching, for counters, and the one that holds the lock of one run at a time.
-const OWN_CONNECTIONS: usize = 3;
+/// toll's on the server: for switching, and for counters, which holds the lock of one run at a time, too.
+const OWN_CONNECTIONS: usize = 2;
 
 /// Everything that the page says.
 #[derive(Debug)]

@@ -153,7 +153,7 @@ pub fn run_pilot(
 ) -> anyhow::Result<Option<(Baseline, UsersView)>> {
     let query = ProbeQuery::choose(request.target, request.probe_query)?;
     let own = fingerprints(&query);
-    let watch = Watch::start(request.target, query, &[], request.files.clone(), 1)?;
+    let mut watch = Watch::start(request.target, query, &[], request.files.clone(), 1)?;
     let (meter, mut users, stretches) = start_meter(request, &own);
     let mut collector = BaselineCollector::default();
     let mut probes = Vec::new();

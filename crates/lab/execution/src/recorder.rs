@@ -8,21 +8,24 @@
 
 use anyhow::bail;
 use hdrhistogram::Histogram;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use toll_record::{Artefact, RunWriter, Sample, TrialLine};
 
 /// Queue length in lines: a few seconds of all samples, for a slow disk.
 const QUEUE: usize = 8192;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Lines are written together: to wake up for each would cost more than to write it.
+const WRITE_EVERY: Duration = Duration::from_millis(100);
 
 /// Handle for sending lines; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     queue: SyncSender<Line>,
     failure: Arc<Mutex<Option<String>>>,
+    writer: Thread,
 }
 
 /// The writing thread.
@@ -59,7 +62,7 @@ impl Recorder {
                 *slot = Some(error.to_string());
             }
         });
-        (Self { queue, failure }, RecorderThread { thread })
+        (Self { queue, failure, writer: thread.thread().clone() }, RecorderThread { thread })
     }
 
     pub fn record_sample(&self, sample: Sample) {
@@ -89,6 +92,7 @@ impl Recorder {
     pub fn flush(&self) -> anyhow::Result<()> {
         let (done, flushed) = sync_channel(1);
         self.send(Line::Flush(done));
+        self.writer.unpark();
         // A recorder that failed answers nobody.
         let _ = flushed.recv();
         self.check()
@@ -118,6 +122,7 @@ impl RecorderThread {
     /// A line could not be written.
     pub fn finish(self, recorder: &Recorder) -> anyhow::Result<()> {
         recorder.send(Line::End);
+        recorder.writer.unpark();
         let _ = self.thread.join();
         recorder.check()
     }
@@ -126,7 +131,7 @@ impl RecorderThread {
 fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<()> {
     let mut flushed = Instant::now();
     loop {
-        match lines.recv_timeout(FLUSH_EVERY) {
+        match lines.try_recv() {
             Ok(Line::Trial(line)) => writer.write_trial(&line)?,
             Ok(Line::Sample(line)) => writer.write_sample(&line)?,
             Ok(Line::Artefact(line)) => writer.write_artefact(&line)?,
@@ -137,8 +142,8 @@ fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<(
                 writer.flush()?;
                 let _ = done.send(());
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.finish(),
+            Err(TryRecvError::Empty) => std::thread::park_timeout(WRITE_EVERY),
+            Ok(Line::End) | Err(TryRecvError::Disconnected) => return writer.finish(),
         }
         if flushed.elapsed() >= FLUSH_EVERY {
             writer.flush()?;

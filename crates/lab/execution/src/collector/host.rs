@@ -4,44 +4,11 @@
 //! only the needed fields are parsed by hand. The procfs crate opens, allocates and parses the whole file
 //! each time, a cost that would be part of the measurement.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use toll_record::HostSample;
 use toll_sys::clock;
 use toll_sys::cpu::{CpuTicks, TICK_US};
-use toll_sys::proc_file;
-
-/// A /proc file that is read repeatedly through one descriptor and one buffer.
-#[derive(Debug)]
-pub struct ProcFile {
-    file: Option<File>,
-    buffer: Vec<u8>,
-    len: usize,
-}
-
-impl ProcFile {
-    /// Opens a file. A missing file reads as empty.
-    pub fn open(path: &str) -> Self {
-        Self { file: File::open(path).ok(), buffer: vec![0; 4096], len: 0 }
-    }
-
-    pub fn read_text(&mut self) -> &str {
-        self.len = 0;
-        if let Some(file) = &self.file {
-            while let Ok(n) = file.read_at(&mut self.buffer[self.len..], self.len as u64) {
-                self.len += n;
-                if n == 0 {
-                    break;
-                }
-                if self.len == self.buffer.len() {
-                    self.buffer.resize(self.buffer.len() * 2, 0);
-                }
-            }
-        }
-        std::str::from_utf8(&self.buffer[..self.len]).unwrap_or("")
-    }
-}
+use toll_sys::proc_file::{self, ProcFile};
 
 /// Sectors of /proc/diskstats are 512 bytes whatever the device.
 const SECTOR_BYTES: f64 = 512.0;

@@ -1,7 +1,7 @@
 //! Collectors of host, server and toll's own cost, read at a fixed interval during a run.
 //!
 //! Pressure and dirty pages are read every 100 ms. The host, the server's counters and toll's own cost are
-//! read every second. A 10 ms ticker detects delays of the harness itself.
+//! read every second. A 25 ms ticker detects delays of the harness itself.
 
 mod host;
 mod own;

@@ -1,9 +1,8 @@
 //! Reader of pressure stall information (PSI) and of pages under writeback.
 
-use super::host::ProcFile;
 use toll_record::PressureSample;
 use toll_sys::clock;
-use toll_sys::proc_file;
+use toll_sys::proc_file::{self, ProcFile};
 
 #[derive(Debug)]
 pub struct PressureReader {

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use toll_record::{Sample, Tick};
 use toll_sys::clock;
 
-const PERIOD_US: u64 = 10_000;
+/// Each wake-up takes some 20 us of a CPU that a server may want.
+const PERIOD_US: u64 = 25_000;
 /// A tick this late, in microseconds, is recorded: the host did not schedule toll in time.
 const LATE_US: u64 = 50_000;
 

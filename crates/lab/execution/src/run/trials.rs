@@ -87,13 +87,17 @@ pub(super) fn run_trials(
         progress.set_ahead(TrialsAhead::of_plan(&plan));
         toll_record::write_json(dir, "plan.json", &plan::redact_plan(&plan))
             .context("cannot write plan.json")?;
+        let mut next_look = 0;
         let mut enough = |round| {
             recorder.flush()?;
             if !progress.end_round(round)? {
                 return Ok(true);
             }
-            Ok(plan.early_stop
-                && toll_analysis::can_stop_early(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?))
+            if !plan.early_stop || round < next_look {
+                return Ok(false);
+            }
+            next_look = round_of_next_look(round);
+            Ok(toll_analysis::can_stop_early(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?))
         };
         if let Some(live) = &request.live {
             start_guard(live, &plan, recorder, &mut env)?;
@@ -118,6 +122,12 @@ pub(super) fn run_trials(
     env.count_cross_checks();
     progress.finish();
     ending.and_then(|ending| guarded.and(stopped).map(|()| ending))
+}
+
+/// A look reads the whole run again: after every round, all looks of a long run would cost the host the more the longer it lasts.
+/// With a tenth more rounds for each, they cost some ten times the last.
+fn round_of_next_look(round: u32) -> u32 {
+    round + (round / 10).max(1)
 }
 
 /// From now on a process of its own watches the server, and switches off what is on if it is hurt.
@@ -362,4 +372,19 @@ fn describe_lengths(plan: &Plan, may_end: bool) -> String {
 fn format_minutes(seconds: f64) -> String {
     let seconds = seconds.round();
     format!("{:.0}:{:02.0} min", (seconds / 60.0).floor(), seconds % 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_with_every_round_at_first_and_then_with_every_tenth_more() {
+        let looks: Vec<u32> = std::iter::successors(Some(0), |round| Some(round_of_next_look(*round)))
+            .take_while(|round| *round < 400)
+            .collect();
+        assert_eq!(looks[..20], (0..20).collect::<Vec<u32>>());
+        assert_eq!(looks[19..24], [19, 20, 22, 24, 26]);
+        assert_eq!(looks.len(), 54);
+    }
 }

@@ -14,7 +14,6 @@ use toll_journal::Undo;
 use toll_model::plan::{ServerFacts, TestbedFacts};
 use toll_mysql::{Address, Target, Tls};
 use toll_record::DataSetup;
-use toll_server::lock::ServerLock;
 use toll_server::{AllowedChanges, ExternalServer};
 use toll_sys::paths;
 
@@ -28,8 +27,8 @@ pub fn open(
 ) -> anyhow::Result<()> {
     let server = ExternalServer::connect(target, defaults_file)?;
     refuse_pending_journal(&server)?;
-    let lock = ServerLock::acquire(server.target())?;
     let mut admin = AdminSession::new(server.target().clone(), Some(server.server().clone()));
+    let lock = admin.lock_server()?;
     let within = match &testbed.setup.data {
         Some(data) => prepare_data(&server, &mut admin, agreed, data, progress, testbed)?,
         None => prepare_without_data(&server, agreed)?,

@@ -27,7 +27,6 @@ use toll_model::placeholders::PlaceholderValues;
 use toll_mysql::{ClientFamily, Target};
 use toll_record::Setup;
 use toll_server::Sandbox;
-use toll_server::lock::ServerLock;
 use toll_sys::cancel::CancelToken;
 use toll_sys::private_file;
 
@@ -62,8 +61,8 @@ pub struct ServerHandle {
     pub admin: AdminSession,
     pub endpoints: Endpoints,
     pub restart_detector: RestartDetector,
-    /// Held as long as the run lasts. Absent for a sandbox, which nobody else uses.
-    pub lock: Option<ServerLock>,
+    /// Holds the lock against a second run as long as this one lasts. Absent for a sandbox, which nobody else uses.
+    pub lock: Option<AdminSession>,
     /// Directory in which the server may write a log. Absent if toll could not read it.
     pub logs: Option<LogDirectory>,
     pub port: u16,

@@ -12,6 +12,7 @@ use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use toll_model::placeholders::PlaceholderValues;
 use toll_mysql::{Connection, Error, Target, sql_string};
 use toll_record::{Arm, RowUpdate};
+use toll_server::lock::take_server_lock;
 use toll_sys::clock;
 use toll_sys::slow_warning::SlowWarning;
 
@@ -21,14 +22,19 @@ pub struct AdminSession {
     target: Target,
     /// Server reference for restoring settings after a kill. Absent for a sandbox, which ends with the run.
     server: Option<ServerRef>,
-    connection: SharedConnection,
+    connection: Arc<SharedConnection>,
     /// Of all its siblings.
-    siblings: SharedConnection,
+    siblings: Arc<SharedConnection>,
     open_since_us: Arc<AtomicU64>,
 }
 
-/// `None`: not connected yet, or lost.
-type SharedConnection = Arc<Mutex<Option<Connection>>>;
+#[derive(Debug, Default)]
+struct SharedConnection {
+    /// `None`: not connected yet, or lost.
+    kept: Mutex<Option<Connection>>,
+    /// Whatever connects has the lock against a second run, too.
+    holds_lock: bool,
+}
 
 /// Settings that are in force for an arm.
 #[derive(Debug)]
@@ -76,6 +82,26 @@ impl AdminSession {
         }
     }
 
+    /// A sibling that takes the lock against a second run on this server. So do all later siblings: whichever connects again
+    /// after a loss has it again.
+    ///
+    /// # Errors
+    /// Another run holds it, or the server does not answer.
+    pub fn lock_server(&mut self) -> anyhow::Result<Self> {
+        self.siblings = Arc::new(SharedConnection { holds_lock: true, ..SharedConnection::default() });
+        let mut holder = self.sibling();
+        holder.keep_alive()?;
+        Ok(holder)
+    }
+
+    /// Connects again, where the connection is lost.
+    ///
+    /// # Errors
+    /// The server does not answer, or another run has taken the lock meanwhile.
+    pub fn keep_alive(&mut self) -> anyhow::Result<()> {
+        self.with_connection(|_| Ok(()))
+    }
+
     /// Since when (CLOCK_MONOTONIC, microseconds) this session waits for the server; 0: it does not.
     pub fn open_since_us(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.open_since_us)
@@ -121,7 +147,7 @@ impl AdminSession {
 
     /// One that a panic elsewhere left taken out is opened anew.
     fn kept(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connect(&self) -> anyhow::Result<Connection> {
@@ -129,8 +155,12 @@ impl AdminSession {
             connect_timeout: GREETING_TIMEOUT.min(self.target.connect_timeout),
             ..self.target.clone()
         };
-        Connection::connect(&target)
-            .with_context(|| format!("cannot reach the server at {}", self.target.address))
+        let mut connection = Connection::connect(&target)
+            .with_context(|| format!("cannot reach the server at {}", self.target.address))?;
+        if self.connection.holds_lock {
+            take_server_lock(&mut connection, &self.target)?;
+        }
+        Ok(connection)
     }
 
     pub fn execute(&mut self, sql: &str) -> anyhow::Result<()> {

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# toll live and a change that is known: queries of which a part takes 3% of their time, switched on and off by a variable.
+#
+# sysbench sends 5,000 queries a second. Each computes SHA2 as often as slow_launch_time says: never, and in windows with the
+# change so often as takes PERCENT of what the query takes else, by the server's own statement times. toll live does not know that.
+#
+# Usage: bench/live-known-effect.sh [PERCENT (3)] [MINUTES (60)]. TOLL: the program. MYSQLD: a MySQL server in MariaDB's place.
+# OUT: a directory that the run is kept in (else it is gone at the end).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+percent=${1:-3} minutes=${2:-60}
+toll=$(realpath "${TOLL:-target/release/toll}")
+source bench/server.bash
+need sysbench mariadb
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: response times from sockets need root"; exit 0; }
+[ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
+out=${OUT:-$scratch}/known-effect rate=5000 port=33485
+mkdir -p "${out%/*}"
+options=(--innodb-buffer-pool-size=256M --performance-schema=ON --slow-launch-time=0)
+if [ -n "${MYSQLD:-}" ]; then
+  "$MYSQLD" --no-defaults --initialize-insecure --user="$(id -un)" --datadir="$scratch/data" >"$scratch/install.log" 2>&1
+  "$MYSQLD" --no-defaults --user="$(id -un)" --datadir="$scratch/data" --socket="$socket" --port=$port --mysqlx=OFF \
+    --bind-address=127.0.0.1 --skip-log-bin --pid-file="$scratch/pid" "${options[@]}" >"$scratch/log" 2>&1 &
+  server=$!
+  for _ in $(seq 300); do [ -S "$socket" ] && break; sleep 0.1; done
+else
+  start_server $port "${options[@]}"
+fi
+value() { mariadb --no-defaults --socket="$socket" --user=root -N -e "$1"; }
+value 'CREATE DATABASE sbtest'
+connect=(--mysql-socket="$socket" --mysql-user=root --table-size=100000)
+sysbench oltp_read_only "${connect[@]}" --tables=1 prepare >/dev/null
+users=(sysbench bench/known-effect.lua "${connect[@]}" --threads=8 --rate=$rate)
+
+# What a query takes, and what one SHA2 takes, nanoseconds: the same statement with none and with a thousand of them.
+mean_ns() {
+  value 'TRUNCATE performance_schema.events_statements_summary_by_digest'
+  "${users[@]}" --rate="$1" --time="$2" run >/dev/null
+  value "SELECT CAST(SUM(sum_timer_wait) / SUM(count_star) / 1000 AS SIGNED)
+    FROM performance_schema.events_statements_summary_by_digest WHERE digest_text LIKE '%BENCHMARK%'"
+}
+query_ns=$(mean_ns $rate 20)
+few_ns=$(mean_ns 100 10)
+value 'SET GLOBAL slow_launch_time = 1000'
+many_ns=$(mean_ns 100 10)
+value 'SET GLOBAL slow_launch_time = 0'
+times=$(awk "BEGIN { t = $percent / 100 * $query_ns / (($many_ns - $few_ns) / 1000); printf \"%d\", t < 1 ? 1 : t + 0.5 }")
+awk "BEGIN { one = ($many_ns - $few_ns) / 1000
+  printf \"a query takes %.1f us, one SHA2 %.2f us: %d of them are %+.1f%%\\n\", $query_ns / 1e3, one / 1e3, $times, 100 * $times * one / $query_ns }"
+
+cat >"$scratch/known.toml" <<T
+name = "known-effect"
+question = "What does a change cost that is known?"
+baseline = "baseline"
+primary = "latency_us_mean"
+margin_pct = 3
+
+[workload]
+profile = "read-only"
+
+[profile.standard]
+time = "20m"
+rows = 1000
+
+[[arm]]
+name = "baseline"
+title = "as it is"
+role = "baseline"
+
+[[arm]]
+name = "known"
+title = "$times SHA2 more in each query"
+set = { slow_launch_time = "$times" }
+T
+echo "$(nproc) CPUs, $("$toll" --version), $(value 'SELECT VERSION()'), $rate queries/s"
+confirm=$(value "SHOW GLOBAL VARIABLES LIKE 'server_uuid'" | cut -f2 | cut -c1-8)
+"${users[@]}" --time=$((minutes * 60 + 600)) run >"$scratch/users" 2>&1 &
+ending+=($!)
+sleep 5
+"$toll" live "$scratch/known.toml" --variants known --server "mysql://root@127.0.0.1:$port/sbtest" --time "${minutes}m" \
+  --execute --reason bench/live-known-effect.sh --confirm "${confirm:-$(value 'SELECT @@hostname')}" --out "$out"
