@@ -17,15 +17,7 @@ need sysbench mariadb
 out=${OUT:-$scratch}/known-effect rate=5000 port=33485
 mkdir -p "${out%/*}"
 options=(--innodb-buffer-pool-size=256M --performance-schema=ON --slow-launch-time=0)
-if [ -n "${MYSQLD:-}" ]; then
-  "$MYSQLD" --no-defaults --initialize-insecure --user="$(id -un)" --datadir="$scratch/data" >"$scratch/install.log" 2>&1
-  "$MYSQLD" --no-defaults --user="$(id -un)" --datadir="$scratch/data" --socket="$socket" --port=$port --mysqlx=OFF \
-    --bind-address=127.0.0.1 --skip-log-bin --pid-file="$scratch/pid" "${options[@]}" >"$scratch/log" 2>&1 &
-  server=$!
-  for _ in $(seq 300); do [ -S "$socket" ] && break; sleep 0.1; done
-else
-  start_server $port "${options[@]}"
-fi
+start_server $port "${options[@]}"
 value() { mariadb --no-defaults --socket="$socket" --user=root -N -e "$1"; }
 value 'CREATE DATABASE sbtest'
 connect=(--mysql-socket="$socket" --mysql-user=root --table-size=100000)

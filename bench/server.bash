@@ -1,4 +1,4 @@
-# Private MariaDB server for the benchmarks. It ends with the script that sourced this.
+# Private server for the benchmarks, MariaDB or with MYSQLD (its program) MySQL. It ends with the script that sourced this.
 #
 # Gives: need TOOL..., $scratch (gone at the end), start_server PORT [OPTION...] with $server (its
 # pid) and $socket, stop_server; link_namespaces with $send and $receive (gone at the end) and $device.
@@ -32,15 +32,20 @@ need() {
 }
 
 start_server() {
-  local port=$1
+  local port=$1 program here=(--no-defaults --user="$(id -un)" --datadir="$scratch/data")
   shift
-  need mariadbd mariadb-install-db
-  mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
-    --datadir="$scratch/data" --user="$(id -un)" >"$scratch/install.log" 2>&1
-  mariadbd --no-defaults --user="$(id -un)" --datadir="$scratch/data" --socket="$socket" --port="$port" \
-    --bind-address=127.0.0.1 --skip-log-bin --pid-file="$scratch/pid" "$@" >"$scratch/log" 2>&1 &
+  if [ -n "${MYSQLD:-}" ]; then
+    program=("$MYSQLD" "${here[@]}" --mysqlx=OFF --secure-file-priv=)
+    "$MYSQLD" "${here[@]}" --initialize-insecure >"$scratch/install.log" 2>&1
+  else
+    need mariadbd mariadb-install-db
+    program=(mariadbd "${here[@]}")
+    mariadb-install-db "${here[@]}" --auth-root-authentication-method=normal --skip-test-db >"$scratch/install.log" 2>&1
+  fi
+  "${program[@]}" --socket="$socket" --port="$port" --bind-address=127.0.0.1 --skip-log-bin --pid-file="$scratch/pid" \
+    "$@" >"$scratch/log" 2>&1 &
   server=$!
-  for _ in $(seq 100); do [ -S "$socket" ] && return; sleep 0.1; done
+  for _ in $(seq 300); do [ -S "$socket" ] && return; sleep 0.1; done
   echo "the server did not start:"
   tail -5 "$scratch/log"
   exit 1

@@ -123,6 +123,7 @@ impl SocketSessions {
             Some((host, port)) => place.session.open(host, port, context.accounting),
             None => place.session.open("", 0, context.accounting),
         }
+        place.session.set_seen_at_server();
         place.next_offsets = [None; 2];
         place.decrypted = false;
         if chunk.opened {
@@ -195,6 +196,9 @@ impl Slot {
             session.begin_decrypted(context);
         } else if self.decrypted {
             return;
+        }
+        if side == Direction::FromClient {
+            session.handle_server_read(context);
         }
         if !chunk.bytes.is_empty() {
             session.handle_bytes(side, chunk.bytes, chunk.time_ns, context);

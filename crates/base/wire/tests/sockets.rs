@@ -163,6 +163,29 @@ fn what_is_cut_of_an_answer_leaves_its_time_and_the_next_command_whole() {
     assert_eq!(events.ledger.frames.truncated, 1);
 }
 
+/// Whether a query with a number is believed.
+fn is_believed(events: &EventCollector, number: usize) -> bool {
+    let seen = events.find_only(&format!("select {number} from items"));
+    !seen.tainted && seen.query_ns == Some(1000)
+}
+
+#[test]
+fn a_response_that_passed_before_the_tap_saw_responses_makes_no_later_one_doubtful() {
+    let mut calls = SocketCalls::new(&Config::default());
+    calls.offsets = [500, 900];
+    calls.client(&query("select 0 from items"));
+    // The tap counts what the server sends from here on.
+    for number in 1..5 {
+        calls.client(&query(&format!("select {number} from items")));
+        calls.call(CallDirection::FromServer, &result(&["some value"; 9]), 32);
+    }
+    let events = calls.end();
+    let first = events.find_only("select 0 from items");
+    assert_eq!((first.query_ns, first.tainted), (None, false));
+    // That the fourth has ended would only the next command tell.
+    assert!((1..4).all(|number| is_believed(&events, number)), "{:?}", events.list);
+}
+
 #[test]
 fn what_the_tap_had_no_room_for_is_known_to_the_byte_and_no_answer_goes_to_another() {
     let (lost, answer) = (query("insert into lost values (1)"), protocol_packet(1, &ok(77)));

@@ -214,7 +214,9 @@ impl Session {
         }
         match ResponseState::expected_for(code) {
             Some(reply) => {
-                self.sync.note_command(self.queue.len());
+                if !self.is_answered_in_turn() {
+                    self.sync.note_command(self.queue.len());
+                }
                 if let Some(command) = self.queue.newest_mut() {
                     command.reply = reply;
                 }

@@ -54,6 +54,8 @@ pub(crate) struct Session {
     pub(super) statements: PreparedStatements,
     /// Synchronisation of commands and responses.
     pub(super) sync: ResponseSync,
+    /// Its bytes come as the server reads and sends them.
+    pub(super) is_seen_at_server: bool,
 }
 
 /// Bytes kept of a user's or schema's name: more than the 128 characters that a server allows.
@@ -106,6 +108,11 @@ impl Session {
         let _ = write!(self.host, "{host}");
         self.port = port;
         accounting.sessions.seen += 1;
+    }
+
+    /// The bytes of the session that was opened come as the server's own calls read and send them.
+    pub(crate) fn set_seen_at_server(&mut self) {
+        self.is_seen_at_server = true;
     }
 
     /// A SYN or SYN-ACK passed.

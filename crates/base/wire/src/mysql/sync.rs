@@ -4,13 +4,14 @@
 //! A response does not name its command: only their order connects them. One command missing in the capture
 //! would shift all later responses. A client that waits for each response ends the ambiguity with its next
 //! command. A pipelining client ends it when all its pending commands are answered. A client that never waits
-//! for them stays ambiguous.
+//! for them stays ambiguous. Where the server's own calls are seen, no client sends ahead: the server reads a
+//! command once it has answered those before.
 
 use super::Context;
 use super::command::Command;
 use super::completion::Completion;
 use super::response::ResponseState;
-use super::session::{ClientSends, Session};
+use super::session::{ClientSends, Phase, Session};
 use crate::event::Sink;
 
 /// Number of commands without others in flight after which a pipelining client counts as synchronised again.
@@ -109,6 +110,30 @@ impl Session {
         }
     }
 
+    /// The server takes a command only once it has answered those before. One that reads compressed frames may find several
+    /// commands in one.
+    #[inline]
+    pub(super) fn is_answered_in_turn(&self) -> bool {
+        self.is_seen_at_server && self.compression.is_none()
+    }
+
+    /// A call of the server reads on. What is under way has ended, if a command begins here: what was not seen of its
+    /// response was not seen to be lost either, as when a tap begins.
+    #[inline]
+    pub(crate) fn handle_server_read<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        if self.phase == Phase::Commands
+            && self.client_sends == ClientSends::Commands
+            && self.server_desync.is_none()
+            && !self.queue.is_empty()
+            && self.is_answered_in_turn()
+            && self.inbound.is_at_boundary()
+            && !self.may_have_ended()
+        {
+            self.desync_responses(Desync::Truncated);
+            self.resolve_desync(context);
+        }
+    }
+
     /// Whether the one response under way ends with its definitions unless an EOF follows. Whoever
     /// saw the login, or an earlier response, knows without asking.
     #[inline]
@@ -128,8 +153,10 @@ impl Session {
             let end = if front.first_ns.is_some() {
                 Completion::Complete
             } else {
-                // The client did not wait for a byte of the response.
-                self.sync.pipelining = self.sync.pipelining.max(Pipelining::Bursts);
+                if !self.is_answered_in_turn() {
+                    // The client did not wait for a byte of the response.
+                    self.sync.pipelining = self.sync.pipelining.max(Pipelining::Bursts);
+                }
                 Completion::Unfinished
             };
             self.complete_oldest(end, context);

@@ -182,9 +182,11 @@ impl HookSetup<'_> {
             let view = &view;
             move |scene: ProgramContext<'_>| socket_program(scene, side, view)
         };
+        // First what the server sends: a command that is seen, and its response is not, would look like one of a client that waits
+        // for none.
         let mut programs = vec![
-            self.load_and_attach("toll_received", at_received, shared, at(CLIENT))?,
             self.load_and_attach("toll_sent", at_sent, shared, at(SERVER))?,
+            self.load_and_attach("toll_received", at_received, shared, at(CLIENT))?,
         ];
         let tls = library.and_then(|library| {
             programs.extend(self.attach_to_tls(&library, &calls, shared).map_err(|error| error.to_string())?);

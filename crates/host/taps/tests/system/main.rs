@@ -13,6 +13,7 @@ mod watch;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_mysql::{Connection, Target, Tls};
 use toll_taps::sockets::{HookKind, SocketTap, SocketTapOptions, TapError};
@@ -207,6 +208,40 @@ fn connections_come_and_go_and_those_that_were_there_are_joined() {
     assert_eq!(watched.ledger.sessions.joined_midway, 2, "{:?}", watched.ledger.sessions);
     assert_eq!(watched.ledger.sessions.plain, 150);
     assert_complete(&watched);
+}
+
+#[test]
+fn connections_that_were_busy_before_are_believed_from_their_next_command_on() {
+    if !may_hook() {
+        return;
+    }
+    let Some(server) = TestServer::mariadb(&[]) else { return };
+    // An answer of which the tap keeps no more than the head.
+    let wide = "SELECT REPEAT('x', 300)";
+    let stop = AtomicBool::new(false);
+    let taps: Vec<TapResult> = std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut connection = Connection::connect(&server.unix_target()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    connection.query(wide).unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        let watch_once = |_| {
+            let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
+            watch.wait_until(500, |seen| seen.reads(wide));
+            watch.end()
+        };
+        let taps = (0..6).map(watch_once).collect();
+        stop.store(true, Ordering::Relaxed);
+        taps
+    });
+    for watched in &taps {
+        let (commands, counters) = (&watched.ledger.commands, &watched.counters);
+        assert!(commands.tainted == 0 || counters.lost > 0, "{commands:?} {counters:?}");
+    }
 }
 
 /// A server with a certificate, and an account that takes TLS.
