@@ -219,6 +219,7 @@ impl<E: Environment> TrialLoop<'_, E> {
         tries: &mut ArmAttempts,
     ) -> anyhow::Result<()> {
         let name = &arm.name;
+        let error = self.or_trip(error);
         let mut failed = trial_line(self.env, place, arm, Step::Failed);
         if self.env.is_interrupted() {
             failed.note = Some(format!("{error:#}"));
@@ -253,6 +254,16 @@ impl<E: Environment> TrialLoop<'_, E> {
             return Err(error.context("the baseline failed"));
         }
         Ok(())
+    }
+
+    /// The guard's reason, if it has tripped by now: a guard that is a process of its own ends the treatment's processes, whose end is
+    /// then no failure of theirs.
+    fn or_trip(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let now_us = self.env.now_us();
+        match self.env.guard().map(|guard| guard.check(now_us)) {
+            Some(Err(tripped)) if !error.is::<Tripped>() && !error.is::<StaysOn>() => tripped.into(),
+            _ => error,
+        }
     }
 
     /// Sleeps until that moment while the guard is asked; false when interrupted before it.

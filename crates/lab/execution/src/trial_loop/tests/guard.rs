@@ -70,6 +70,21 @@ fn a_guard_that_trips_at_any_moment_leaves_nothing_on() {
 }
 
 #[test]
+fn a_treatment_that_the_guard_has_ended_has_not_failed_by_itself() {
+    let plan = plan(vec![timed("none"), timed("tool")], 2);
+    let mut whole = SimEnv::new(Fault::None);
+    run(&plan, &mut whole).unwrap();
+    let [ready, stopped] = [Ready, Stopped].map(|step| step_us(&whole, 1, step));
+    for at in (ready + 1_000..stopped - 100_000).step_by(7_001) {
+        let mut sim = SimEnv::new(Fault::Dies("tool", at + 1 - ready));
+        sim.guard = Some(TripAt::new(at));
+        assert_eq!(run(&plan, &mut sim).unwrap(), RunEnd::Aborted("too slow".into()), "{at}");
+        let failed = sim.lines.iter().find(|line| line.step == Failed).unwrap();
+        assert_eq!(failed.note.as_deref(), Some("too slow"), "{at}");
+    }
+}
+
+#[test]
 fn a_guard_that_trips_while_a_trial_waits_for_writeback_keeps_its_arm_off() {
     let mut sim = SimEnv::new(Fault::None);
     sim.barrier = WritebackBarrier::from_samples(vec![0], Duration::from_secs(5));
