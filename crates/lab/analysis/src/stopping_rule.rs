@@ -1,6 +1,6 @@
 //! Stopping rule: a run may end early once every treatment is decided.
 //!
-//! Uses the analysis's verdicts after every round, and never draws its own. A run that may end early uses a
+//! Uses the verdicts of the analysis as of a round, and never draws its own. A run that may end early uses a
 //! confidence sequence. A plain interval that is checked repeatedly finds effects that do not exist.
 
 use super::judged_outcome;
