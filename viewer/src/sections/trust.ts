@@ -87,15 +87,17 @@ function checks(run: Run): HTMLElement {
       'fact',
     ],
   ];
-  const mark = (good: Good) =>
-    good === null || good === 'fact'
-      ? el('span', { class: 'mark' }, good === null ? '? not conclusive' : '')
-      : el('span', { class: `mark ${good ? 'ok' : 'bad'}` }, good ? '✓ passed' : '✗ failed');
+  const marked = (found: string, good: Good) => {
+    if (good === 'fact') return [found];
+    const [kind, words] =
+      good === null ? ['', '? not conclusive'] : good ? [' ok', '✓ passed'] : [' bad', '✗ failed'];
+    return [el('span', { class: `mark${kind}` }, words), ` ${found}`];
+  };
   return el(
     'dl',
     { class: 'checks' },
     ...rows.map(([name, found, good]) =>
-      el('div', {}, el('dt', {}, name), el('dd', {}, mark(good), ' ', found)),
+      el('div', {}, el('dt', {}, name), el('dd', {}, ...marked(found, good))),
     ),
   );
 }
@@ -157,7 +159,9 @@ function conditions(run: Run): HTMLElement {
     ],
     [
       'Load',
-      `${load.profile} by ${load.driver}, ${load.threads} ${load.threads === 1 ? 'thread' : 'threads'} over ${load.transport}, ${load.tables} ${load.tables === 1 ? 'table' : 'tables'} of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${connections}${rate}`,
+      load.driver === 'none'
+        ? "none of toll's"
+        : `${load.profile} by ${load.driver}, ${load.threads} ${load.threads === 1 ? 'thread' : 'threads'} over ${load.transport}, ${load.tables} ${load.tables === 1 ? 'table' : 'tables'} of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${connections}${rate}`,
     ],
     ...hostFacts(host),
     ['Seed', String(seed)],
