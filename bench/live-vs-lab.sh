@@ -16,6 +16,7 @@ methods=("${@:3}")
   toll-packets toll-queries toll-digest toll-sockets)
 toll=$(realpath "${TOLL:-target/release/toll}")
 source bench/server.bash
+MYSQLD='' # a replica of MariaDB follows no MySQL
 out=${OUT:-$scratch}
 mkdir -p "$out"
 need mariadbd sysbench tcpdump python3

@@ -3,6 +3,8 @@
 # Gives: need TOOL..., $scratch (gone at the end), start_server PORT [OPTION...] with $server (its
 # pid) and $socket, stop_server; link_namespaces with $send and $receive (gone at the end) and $device.
 
+# The head of the script, where its help is asked for.
+case ${1:-} in -h | --help) awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "bench/${0##*/}"; exit 0 ;; esac
 scratch=$(mktemp -d)
 export TMPDIR=$scratch # in a shared one, servers delete each other's temporary tables
 socket=$scratch/s server='' ending=()

@@ -123,12 +123,12 @@ fn named_server(text: &str) -> Result<(String, String), String> {
 
 pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     let cancel = interrupt::new_signal_token()?;
+    let (scenario, text) = arguments.scenario()?;
     let login = Login::choose(arguments.server.as_deref(), &arguments.address)?
         .context("name the server: --server FILE.cnf, or --host and --user")?;
     let server = ExternalServer::connect(&login.target, login.defaults_file.clone())?;
     let confirmation = server.short_id();
     arguments.check_confirmation(&confirmation)?;
-    let (scenario, text) = arguments.scenario()?;
     let treatments = scenario.arms.iter().filter(|arm| arm.role == Role::Treatment).count() as u32;
     let design =
         LiveDesign::fit(arguments.time.0, arguments.window.0, arguments.guard_interval.0, treatments)?;
