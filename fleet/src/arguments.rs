@@ -1,7 +1,9 @@
 //! Arguments of `toll-fleet`.
 
 use crate::compare::{Baseline, RangeArgument};
-use crate::tables::{TimeRange, unix_us};
+use crate::distributed::{WorkerAddress, Workers};
+use crate::poll;
+use crate::tables::{Tables, TimeRange, unix_us};
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -21,6 +23,7 @@ use toll_tables::Location;
     toll-fleet top --tables /var/lib/toll/tables --since 2h\n  \
     toll-fleet compare --tables /var/lib/toll/tables --at '2026-11-21 14:00' --since '2026-11-21 12:00'\n  \
     toll-fleet class A88E850C664D65442BCCA77FCE7C6843 --tables /var/lib/toll/tables\n  \
+    toll-fleet poll --server db1.cnf --server db2.cnf --tables /var/lib/toll/tables --cluster shop\n  \
     toll-fleet sql --tables /var/lib/toll/tables 'SELECT host, sum(n) FROM digests GROUP BY host'\n\
     Exit codes: 0 done; 1 it failed; 2 wrong arguments; 3 watch --at has alerts; 130 interrupted."
 )]
@@ -121,6 +124,41 @@ pub enum Command {
         #[arg(long)]
         plain: bool,
     },
+    /// Write digests of servers from their own counters, where nothing may run on their hosts
+    ///
+    /// For MySQL 8.0 and later, whose performance_schema has histograms. Nothing is changed on the server. Its user needs
+    /// GRANT SELECT ON performance_schema.*; the password comes from the option file or MYSQL_PWD.
+    Poll {
+        /// A server: an option file with a [client] section, or a DSN; may be repeated
+        #[arg(long = "server", value_name = "DSN|FILE", required = true)]
+        servers: Vec<poll::Server>,
+        /// Directory or bucket for the tables
+        #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
+        tables: Location,
+        /// The cluster that the servers belong to
+        #[arg(long, value_name = "NAME", default_value = "default")]
+        cluster: String,
+        /// A row for each class and stretch of this length
+        #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "1m")]
+        every: Duration,
+        /// End after this time
+        #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+        duration: Option<Duration>,
+    },
+    /// Answer parts of the questions of others, which name this with --workers
+    ///
+    /// The tables are in a bucket, or in a directory that has the same path on all hosts.
+    Worker {
+        /// Directory or bucket of the tables
+        #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
+        tables: Location,
+        /// Address and port
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5434")]
+        listen: SocketAddr,
+        /// Listen beyond this host, in the clear and without a password
+        #[arg(long)]
+        plain: bool,
+    },
     /// Remove days that are older than an age
     Prune {
         /// Directory or bucket of the tables
@@ -193,19 +231,28 @@ impl With {
 pub struct Source {
     /// Directory or bucket of the tables
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
-    pub tables: Location,
+    tables: Location,
     /// Only stretches that begin at or after a time: 2h (ago), 2026-11-21 [10:00:00]
     #[arg(long, value_name = "TIME")]
     since: Option<TimeBound>,
     /// Only stretches that begin before a time
     #[arg(long, value_name = "TIME")]
     until: Option<TimeBound>,
+    /// Spread the question over these, two at least (`toll-fleet worker`)
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    workers: Vec<WorkerAddress>,
     /// Print JSON: an object for each row, or one of a comparison
     #[arg(long)]
     pub json: bool,
 }
 
 impl Source {
+    /// # Errors
+    /// As [`Tables::open`].
+    pub fn open(&self) -> anyhow::Result<Tables> {
+        Ok(Tables::open(&self.tables)?.with_workers(Workers::new(self.workers.clone())))
+    }
+
     pub fn range(&self) -> TimeRange {
         TimeRange {
             since_us: self.since.map_or(TimeRange::ALL.since_us, unix_us),

@@ -3,9 +3,11 @@
 mod arguments;
 mod columns;
 mod compare;
+mod distributed;
 mod histogram;
 mod live_table;
 mod page;
+mod poll;
 mod print;
 mod queries;
 mod serve;
@@ -86,12 +88,24 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve { tables, listen, page, plain } => {
             let (tables, stop) = (Tables::open(&tables)?, stop_at_signals()?);
             let places = ListenPlaces { sql: listen, page, is_plain: plain };
-            return runtime.block_on(async {
-                tokio::select! {
-                    ended = serve::serve(tables, places) => ended.map(|()| ExitCode::SUCCESS),
-                    () = wait_for(&stop) => Ok(ExitCode::from(INTERRUPTED)),
-                }
-            });
+            return runtime.block_on(until_stopped(&stop, serve::serve(tables, places)));
+        }
+        Command::Worker { tables, listen, plain } => {
+            let (tables, stop) = (Tables::open(&tables)?, stop_at_signals()?);
+            return runtime.block_on(until_stopped(&stop, distributed::work(&tables, listen, plain)));
+        }
+        Command::Poll { servers, tables, cluster, every, duration } => {
+            let until_us = poll::end_of(duration)?;
+            let every_us = to_us(every).max(1);
+            let plan = poll::Plan { servers, root: tables, cluster, every_us, until_us };
+            let stop = stop_at_signals()?;
+            let done = poll::poll(&plan, &stop)?;
+            let (rows, servers) =
+                (format_count(done.rows, "row"), format_count(done.servers as u64, "server"));
+            writeln!(out, "{rows} of digests of {servers} written")?;
+            out.flush()?;
+            let was_stopped = stop.load(Ordering::Relaxed);
+            return Ok(if was_stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS });
         }
         Command::Prune { tables, older_than } => {
             let days = toll_tables::prune(&tables.open()?, now_us()?.saturating_sub(to_us(older_than)))?;
@@ -107,9 +121,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Compare { with, min_change: Percent(min_change_pct), source } => {
             let baseline = with.baseline()?;
-            let tables = Tables::open(&source.tables)?;
-            let sides = compare::sides(&tables, source.range(), &baseline);
-            let (before, after) = runtime.block_on(sides)?;
+            let tables = source.open()?;
+            let ask = async || compare::sides(&tables, source.range(), &baseline).await;
+            let (before, after) = runtime.block_on(tables.workers().ask(ask))?;
             let comparison = toll_digest::compare::compare(&before, &after, min_change_pct);
             if source.json {
                 toll_digest::compare::write_json(&comparison, &mut out)?;
@@ -120,8 +134,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let tables = Tables::open(&source.tables)?;
-    let rows = runtime.block_on(queries::answer(&tables, source.range(), None, &question))?;
+    let tables = source.open()?;
+    let ask = async || queries::answer(&tables, source.range(), None, &question).await;
+    let rows = runtime.block_on(tables.workers().ask(ask))?;
     if source.json {
         print::json(&rows, &mut out)?;
     } else {
@@ -258,9 +273,18 @@ fn to_us(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-async fn wait_for(stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        tokio::time::sleep(POLL_INTERVAL).await;
+async fn until_stopped(
+    stop: &AtomicBool,
+    served: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<ExitCode> {
+    let stopped = async {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        ended = served => ended.map(|()| ExitCode::SUCCESS),
+        () = stopped => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
 

@@ -62,7 +62,9 @@ pub async fn serve(tables: Tables, places: ListenPlaces) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn bind(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+/// # Errors
+/// It is taken.
+pub fn bind(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).with_context(|| {
         format!("cannot listen on {address}: end what listens there, or name another port with {option}")
     })

@@ -1,9 +1,11 @@
 //! Tables of a directory as SQL tables, within a range of time.
 
+use crate::distributed::Workers;
 use crate::histogram;
 use crate::live_table::LiveTable;
 use anyhow::{Context, bail};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
@@ -62,6 +64,7 @@ pub struct Tables {
     /// With its name.
     bucket: Option<(String, Arc<AmazonS3>)>,
     runtime: Arc<RuntimeEnv>,
+    workers: Workers,
 }
 
 impl Tables {
@@ -79,7 +82,27 @@ impl Tables {
         // Many clients may ask at once: what takes more memory ends with an error, and not with this host.
         let memory = usize::try_from(available_bytes() / 2).unwrap_or(usize::MAX).max(MIN_MEMORY_BYTES);
         let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).build_arc()?;
-        Ok(Self { store, bucket, runtime })
+        Ok(Self { store, bucket, runtime, workers: Workers::default() })
+    }
+
+    /// Questions go to these.
+    pub fn with_workers(self, workers: Workers) -> Self {
+        Self { workers, ..self }
+    }
+
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// For parts of questions, which name files of the bucket.
+    ///
+    /// # Errors
+    /// Never, but for a fault of the library.
+    pub fn worker_runtime(&self) -> anyhow::Result<Arc<RuntimeEnv>> {
+        if let Some((name, bucket)) = &self.bucket {
+            self.runtime.register_object_store(&format!("s3://{name}").parse()?, Arc::clone(bucket) as _);
+        }
+        Ok(Arc::clone(&self.runtime))
     }
 
     /// A session that knows toll's functions and all tables.
@@ -93,12 +116,13 @@ impl Tables {
             .set_str("datafusion.sql_parser.dialect", "postgresql")
             // Columns of rows that a condition leaves out are not decoded: histograms are most of a file.
             .set_bool("datafusion.execution.parquet.pushdown_filters", true);
-        let session = SessionContext::new_with_config_rt(config, Arc::clone(&self.runtime));
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(self.worker_runtime()?)
+            .with_default_features();
+        let session = SessionContext::new_with_state(self.workers.spread(state)?.build());
         session.register_udaf(histogram::merging_function());
         session.register_udf(histogram::quantile_function());
-        if let Some((name, bucket)) = &self.bucket {
-            session.register_object_store(&format!("s3://{name}").parse()?, Arc::clone(bucket) as _);
-        }
         for table in Table::ALL {
             session
                 .register_table(table.name(), Arc::new(LiveTable::new(Arc::clone(&self.store), table)?))?;

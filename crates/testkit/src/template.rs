@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Servers of tests write little: a log of this size is copied in no time, the usual 96 MB are not.
-pub const REDO_LOG: &str = "--innodb-log-file-size=16M";
+pub const REDO_LOG: &str = "--loose-innodb-log-file-size=16M";
 
 /// `target/testdata` of this checkout.
 fn testdata_dir() -> PathBuf {

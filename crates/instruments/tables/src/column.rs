@@ -1,11 +1,12 @@
 //! A table in memory, by columns, and its Parquet file.
 
+use super::lists::Lists;
 use anyhow::Context;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{
     ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int64Type,
 };
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
@@ -30,8 +31,8 @@ pub enum Values {
     Text(Vec<String>),
     /// MD5.
     Id(Vec<[u8; 16]>),
-    IntList(Vec<Vec<i64>>),
-    TextList(Vec<Vec<String>>),
+    IntList(Lists<i64>),
+    TextList(Lists<String>),
 }
 
 /// A column's name and values.
@@ -47,10 +48,22 @@ pub fn write_table(columns: &[Column], out: impl Write + Send) -> anyhow::Result
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_created_by(concat!("toll ", env!("CARGO_PKG_VERSION")).to_owned());
-    let lists = columns.iter().filter(|(_, values)| matches!(values, Values::IntList(_)));
-    let properties = lists.fold(properties, |properties, (name, _)| {
-        let path = [*name, "list", "element"].map(str::to_owned).to_vec();
-        properties.set_column_data_page_size_limit(ColumnPath::new(path), LIST_PAGE_BYTES)
+    let is_of_numbers = |values: &Values| matches!(values, Values::IntList(_));
+    let lists =
+        columns.iter().filter(|(_, values)| is_of_numbers(values) || matches!(values, Values::TextList(_)));
+    let properties = lists.fold(properties, |properties, (name, values)| {
+        let path = ColumnPath::new([*name, "list", "element"].map(str::to_owned).to_vec());
+        // Nobody chooses rows by the least and greatest of a list, which would be kept for each of many pages.
+        let properties = properties
+            .set_column_data_page_size_limit(path.clone(), LIST_PAGE_BYTES)
+            .set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+        if !is_of_numbers(values) {
+            return properties;
+        }
+        // Buckets ascend, and counts are of all sizes: numbers of a dictionary are not bytes that zstd can tell apart.
+        properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
     });
     let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?;
     for begin in (0..rows).step_by(GROUP_ROWS) {
@@ -129,14 +142,17 @@ impl Values {
                 column.typed::<FixedLenByteArrayType>().write_batch(&ids, None, None)?;
             }
             Self::IntList(values) => {
-                let (defined, repeated) = list_levels(values[rows.clone()].iter().map(Vec::len));
-                let flat: Vec<i64> = values[rows].iter().flatten().copied().collect();
-                column.typed::<Int64Type>().write_batch(&flat, Some(&defined), Some(&repeated))?;
+                let (defined, repeated) = list_levels(values.lengths(rows.clone()));
+                column.typed::<Int64Type>().write_batch(
+                    values.values(rows),
+                    Some(&defined),
+                    Some(&repeated),
+                )?;
             }
             Self::TextList(values) => {
-                let (defined, repeated) = list_levels(values[rows.clone()].iter().map(Vec::len));
+                let (defined, repeated) = list_levels(values.lengths(rows.clone()));
                 let flat: Vec<ByteArray> =
-                    values[rows].iter().flatten().map(|text| text.as_str().into()).collect();
+                    values.values(rows).iter().map(|text| text.as_str().into()).collect();
                 column.typed::<ByteArrayType>().write_batch(&flat, Some(&defined), Some(&repeated))?;
             }
         }
@@ -171,8 +187,8 @@ mod tests {
             ("ts", Values::Time(vec![0, 1, 1_764_165_600_000_000])),
             ("host", Values::Text(vec!["a".into(), String::new(), "ü".into()])),
             ("class", Values::Id(vec![[0; 16], [1; 16], [255; 16]])),
-            ("bins", Values::IntList(vec![vec![3, 4], vec![], vec![9]])),
-            ("dbs", Values::TextList(vec![vec![], vec!["x".into(), "y".into()], vec![]])),
+            ("bins", Values::IntList([vec![3, 4], vec![], vec![9]].into_iter().collect())),
+            ("dbs", Values::TextList([vec![], vec!["x".into(), "y".into()], vec![]].into_iter().collect())),
         ];
         let mut bytes = Vec::new();
         write_table(&columns, &mut bytes).unwrap();

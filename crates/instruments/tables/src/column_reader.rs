@@ -41,7 +41,8 @@ impl Values {
                 values.extend(Levelled::read(column, rows)?.optional());
             }
             (Self::IntList(values), ColumnReader::Int64ColumnReader(column)) => {
-                values.extend(Levelled::read(column, rows)?.lists());
+                let Levelled { values: read, defined, repeated, .. } = Levelled::read(column, rows)?;
+                values.extend_levelled(read, &defined, &repeated);
             }
             (Self::Float(values), ColumnReader::DoubleColumnReader(column)) => {
                 values.extend(Levelled::read(column, rows)?.required()?);
@@ -52,10 +53,9 @@ impl Values {
                 }
             }
             (Self::TextList(values), ColumnReader::ByteArrayColumnReader(column)) => {
-                for list in Levelled::read(column, rows)?.lists() {
-                    let texts = list.iter().map(|text| Ok(text.as_utf8()?.to_owned()));
-                    values.push(texts.collect::<anyhow::Result<_>>()?);
-                }
+                let Levelled { values: read, defined, repeated, .. } = Levelled::read(column, rows)?;
+                let texts = read.iter().map(|text| Ok(text.as_utf8()?.to_owned()));
+                values.extend_levelled(texts.collect::<anyhow::Result<Vec<_>>>()?, &defined, &repeated);
             }
             (Self::Id(values), ColumnReader::FixedLenByteArrayColumnReader(column)) => {
                 for id in Levelled::read(column, rows)?.required()? {
@@ -97,19 +97,5 @@ impl<T> Levelled<T> {
     fn optional(self) -> impl Iterator<Item = Option<T>> {
         let mut values = self.values.into_iter();
         self.defined.into_iter().map(move |level| if level > 0 { values.next() } else { None })
-    }
-
-    fn lists(self) -> Vec<Vec<T>> {
-        let mut values = self.values.into_iter();
-        let mut lists: Vec<Vec<T>> = Vec::with_capacity(self.rows);
-        for (defined, repeated) in self.defined.into_iter().zip(self.repeated) {
-            if repeated == 0 {
-                lists.push(Vec::new());
-            }
-            if let (true, Some(list)) = (defined > 0, lists.last_mut()) {
-                list.extend(values.next());
-            }
-        }
-        lists
     }
 }

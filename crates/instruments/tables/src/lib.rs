@@ -9,6 +9,7 @@
 mod column;
 mod column_reader;
 mod compact;
+mod lists;
 mod manifest;
 mod merge;
 mod place;

@@ -1,6 +1,7 @@
 //! Rows of a table read back, and those of one stretch of time merged: pure sums, in whatever order.
 
 use super::column::{Column, Values};
+use super::lists::TakenLists;
 use super::rows::{CoverageRow, DigestRow, TextRow};
 use anyhow::{Context, bail};
 use std::cmp::Ordering;
@@ -15,10 +16,10 @@ const FOLDED_MIN: usize = 2;
 struct InOrder(IntoIter<Column>);
 
 macro_rules! take {
-    ($name:ident, $kind:pat => $values:ident, $item:ty) => {
-        fn $name(&mut self) -> anyhow::Result<IntoIter<$item>> {
+    ($name:ident, $kind:pat => $taken:expr, $of:ty) => {
+        fn $name(&mut self) -> anyhow::Result<$of> {
             match self.0.next() {
-                Some((_, $kind)) => Ok($values.into_iter()),
+                Some((_, $kind)) => Ok($taken),
                 _ => bail!("the columns are not those of the table"),
             }
         }
@@ -26,13 +27,13 @@ macro_rules! take {
 }
 
 impl InOrder {
-    take!(int, Values::Int(values) | Values::Time(values) => values, i64);
-    take!(optional, Values::OptionalInt(values) => values, Option<i64>);
-    take!(float, Values::Float(values) => values, f64);
-    take!(text, Values::Text(values) => values, String);
-    take!(id, Values::Id(values) => values, [u8; 16]);
-    take!(ints, Values::IntList(values) => values, Vec<i64>);
-    take!(texts, Values::TextList(values) => values, Vec<String>);
+    take!(int, Values::Int(values) | Values::Time(values) => values.into_iter(), IntoIter<i64>);
+    take!(optional, Values::OptionalInt(values) => values.into_iter(), IntoIter<Option<i64>>);
+    take!(float, Values::Float(values) => values.into_iter(), IntoIter<f64>);
+    take!(text, Values::Text(values) => values.into_iter(), IntoIter<String>);
+    take!(id, Values::Id(values) => values.into_iter(), IntoIter<[u8; 16]>);
+    take!(ints, Values::IntList(lists) => lists.into(), TakenLists<i64>);
+    take!(texts, Values::TextList(lists) => lists.into(), TakenLists<String>);
 }
 
 /// # Errors
@@ -50,7 +51,6 @@ pub fn digest_rows(columns: Vec<Column>) -> anyhow::Result<Vec<DigestRow>> {
     let mut next_sum = |at: usize| one(sums[at].next());
     let mut rows = Vec::with_capacity(ts.len());
     for ts_us in ts {
-        let buckets = pairs(bins.next(), bin_n.next())?;
         rows.push(DigestRow {
             ts_us,
             width_us: one(width.next())?,
@@ -69,13 +69,9 @@ pub fn digest_rows(columns: Vec<Column>) -> anyhow::Result<Vec<DigestRow>> {
             rows_affected: next_sum(3)?,
             bytes_sent: next_sum(4)?,
             bytes_received: next_sum(5)?,
-            dbs: pairs(db.next(), db_n.next())?,
-            users: pairs(user.next(), user_n.next())?,
-            histogram: buckets
-                .into_iter()
-                .map(|(bin, n)| Ok((u16::try_from(bin)?, u64::try_from(n)?)))
-                .collect::<anyhow::Result<_>>()
-                .context("a bucket that this version does not know")?,
+            dbs: pairs(&mut db, &mut db_n, |name, n| Ok((name, n)))?,
+            users: pairs(&mut user, &mut user_n, |name, n| Ok((name, n)))?,
+            histogram: pairs(&mut bins, &mut bin_n, bucket)?,
         });
     }
     Ok(rows)
@@ -85,10 +81,24 @@ fn one<T>(value: Option<T>) -> anyhow::Result<T> {
     value.context("columns of different lengths")
 }
 
-fn pairs<K>(keys: Option<Vec<K>>, counts: Option<Vec<i64>>) -> anyhow::Result<Vec<(K, i64)>> {
-    let (keys, counts) = (one(keys)?, one(counts)?);
+/// The next lists of both, whose elements belong together.
+fn pairs<K, A, N>(
+    keys: &mut TakenLists<K>,
+    counts: &mut TakenLists<i64>,
+    pair: impl Fn(K, i64) -> anyhow::Result<(A, N)>,
+) -> anyhow::Result<Vec<(A, N)>> {
+    let (keys, counts) = (one(keys.next_list())?, one(counts.next_list())?);
     anyhow::ensure!(keys.len() == counts.len(), "two lists that belong together have different lengths");
-    Ok(keys.into_iter().zip(counts).collect())
+    let mut pairs = Vec::with_capacity(keys.len());
+    for (key, count) in keys.zip(counts) {
+        pairs.push(pair(key, count)?);
+    }
+    Ok(pairs)
+}
+
+fn bucket(bin: i64, n: i64) -> anyhow::Result<(u16, u64)> {
+    let known = u16::try_from(bin).ok().zip(u64::try_from(n).ok());
+    known.context("a bucket that this version does not know")
 }
 
 /// # Errors
@@ -104,7 +114,7 @@ pub fn text_rows(columns: Vec<Column>) -> anyhow::Result<Vec<TextRow>> {
                 cluster: one(cluster.next())?,
                 fingerprint: one(fingerprint.next())?,
                 summary: one(summary.next())?,
-                tables: one(tables.next())?,
+                tables: one(tables.next_list())?.collect(),
                 first_us: one(first.next())?,
             })
         })

@@ -103,14 +103,14 @@ pub fn digest_table(mut rows: Vec<&DigestRow>) -> Vec<Column> {
     let text =
         |get: fn(&DigestRow) -> &String| Values::Text(rows.iter().map(|row| get(row).clone()).collect());
     let named = |get: fn(&DigestRow) -> &Vec<(String, i64)>| {
-        let lists = rows.iter().map(|row| get(row).iter().cloned().unzip());
-        let (names, counts): (Vec<Vec<String>>, Vec<Vec<i64>>) = lists.unzip();
-        (Values::TextList(names), Values::IntList(counts))
+        let names = rows.iter().map(|row| get(row).iter().map(|(name, _)| name.clone()));
+        let counts = rows.iter().map(|row| get(row).iter().map(|(_, n)| *n));
+        (Values::TextList(names.collect()), Values::IntList(counts.collect()))
     };
     let (db, db_n) = named(|row| &row.dbs);
     let (user, user_n) = named(|row| &row.users);
     let histogram = |get: fn(&(u16, u64)) -> i64| {
-        Values::IntList(rows.iter().map(|row| row.histogram.iter().map(get).collect()).collect())
+        Values::IntList(rows.iter().map(|row| row.histogram.iter().map(get)).collect())
     };
     vec![
         ("ts", Values::Time(rows.iter().map(|row| row.ts_us).collect())),
@@ -165,7 +165,7 @@ pub fn text_table(mut rows: Vec<&TextRow>) -> Vec<Column> {
         ("cluster", text(|row| &row.cluster)),
         ("fingerprint", text(|row| &row.fingerprint)),
         ("summary", text(|row| &row.summary)),
-        ("tables", Values::TextList(rows.iter().map(|row| row.tables.clone()).collect())),
+        ("tables", Values::TextList(rows.iter().map(|row| row.tables.iter().cloned()).collect())),
         ("first_seen", Values::Time(rows.iter().map(|row| row.first_us).collect())),
     ]
 }

@@ -115,15 +115,14 @@ impl TableWriter {
         };
         for class in digest.classes() {
             self.add_row(DigestRow::of(class, class.id.0, digest, &context));
-            self.add_text(class, stretch.begin_us);
+            if self.is_new_text(class.id.0, stretch.begin_us) {
+                self.add_text(text_of(class, &cluster, stretch.begin_us));
+            }
         }
         if digest.folded.count > 0 {
             self.add_row(DigestRow::of(&digest.folded, FOLDED, digest, &context));
         }
-        if self.waiting.coverage.is_empty() {
-            self.due_us = stretch.begin_us.saturating_add(self.flush_every_us);
-        }
-        self.waiting.coverage.push(CoverageRow {
+        self.add_coverage(CoverageRow {
             ts_us: stretch.begin_us,
             width_us: stretch.width_us,
             host,
@@ -134,8 +133,30 @@ impl TableWriter {
             lost: i64::try_from(stretch.lost).unwrap_or(i64::MAX),
             sampled_share: stretch.sampled_share,
             toll_version: env!("CARGO_PKG_VERSION").into(),
-        });
-        let end_us = stretch.begin_us.saturating_add(stretch.width_us);
+        })
+    }
+
+    /// Adds rows that were made elsewhere, whatever host they are of, and writes what is due.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_rows(&mut self, rows: RowSet) -> anyhow::Result<()> {
+        rows.digests.into_iter().for_each(|row| self.add_row(row));
+        for text in rows.texts {
+            if self.is_new_text(text.class, text.first_us) {
+                self.add_text(text);
+            }
+        }
+        rows.coverage.into_iter().try_for_each(|row| self.add_coverage(row))
+    }
+
+    /// Of a stretch whose other rows are added. Writes what is due.
+    fn add_coverage(&mut self, row: CoverageRow) -> anyhow::Result<()> {
+        let (begin_us, end_us) = (row.ts_us, row.ts_us.saturating_add(row.width_us));
+        if self.waiting.coverage.is_empty() {
+            self.due_us = begin_us.saturating_add(self.flush_every_us);
+        }
+        self.waiting.coverage.push(row);
         // A clock that was set back by more makes it due at once.
         let is_due = end_us >= self.due_us
             || self.due_us.saturating_sub(end_us) > self.flush_every_us.saturating_mul(2);
@@ -199,24 +220,17 @@ impl TableWriter {
         self.waiting.digests.push(row);
     }
 
-    fn add_text(&mut self, class: &Class, ts_us: i64) {
+    /// True once a day for each class, and again where there were very many.
+    fn is_new_text(&mut self, class: [u8; 16], ts_us: i64) -> bool {
         let day = ts_us.div_euclid(86_400_000_000);
         if day != self.texts_day || self.texts_known.len() >= TEXTS_KNOWN_MAX {
             self.texts_day = day;
             self.texts_known.clear();
         }
-        if !self.texts_known.insert(class.id.0) {
-            return;
-        }
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let row = TextRow {
-            class: class.id.0,
-            cluster: self.source.cluster.clone(),
-            fingerprint: text(&class.text),
-            summary: text(&class.distill),
-            tables: class.tables.iter().map(|table| text(table)).collect(),
-            first_us: ts_us,
-        };
+        self.texts_known.insert(class)
+    }
+
+    fn add_text(&mut self, row: TextRow) {
         self.pending_bytes += row.fingerprint.len() + row.summary.len() + size_of::<TextRow>();
         self.waiting.texts.push(row);
     }
@@ -234,5 +248,17 @@ impl TableWriter {
         self.rows += self.waiting.digests.len() as u64;
         self.begin_next_flush();
         Ok(())
+    }
+}
+
+fn text_of(class: &Class, cluster: &str, first_us: i64) -> TextRow {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    TextRow {
+        class: class.id.0,
+        cluster: cluster.to_owned(),
+        fingerprint: text(&class.text),
+        summary: text(&class.distill),
+        tables: class.tables.iter().map(|table| text(table)).collect(),
+        first_us,
     }
 }

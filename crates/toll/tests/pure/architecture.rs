@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("net", &["input", "stats", "sys", "taps", "wire"]),
     ("tables", &["digest", "sys", "wire"]),
     ("agent", &["digest", "sys", "tables", "taps", "wire"]),
+    ("counters", &["digest", "mysql", "tables", "wire"]),
     ("probe", &["journal", "mysql", "stats", "sys"]),
     ("throttle", &["journal", "mysql", "probe", "stats", "sys"]),
     ("guard", &["journal", "mysql", "probe", "stats", "sys"]),

@@ -100,7 +100,7 @@ impl GroupKeys {
     pub(super) fn of_event(&mut self, group_by: GroupBy, event: &Event<'_>) -> &[Vec<u8>] {
         self.list.clear();
         match group_by {
-            GroupBy::Tables => self.list = qualified_tables(event),
+            GroupBy::Tables => self.list = qualified_tables(event.text, event.db),
             GroupBy::User => self.list.push(event.user.to_vec()),
             GroupBy::Db => self.list.push(event.db.to_vec()),
             GroupBy::Host => self.list.push(event.host.to_vec()),
@@ -137,20 +137,34 @@ pub(super) const TABLES_BYTES_MAX: usize = 4_096;
 /// Bytes kept of the summary of a statement.
 pub(super) const DISTILL_MAX: usize = 1_024;
 
-/// Tables with their schema: the one that is named, else the session's. The first ones alone of a statement that
-/// names very many, since statements are whatever clients send.
-fn qualified_tables(event: &Event<'_>) -> Vec<Vec<u8>> {
+/// What a statement is, in words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Verbs and tables, as pt-query-digest distills them.
+    pub distill: Vec<u8>,
+    /// With their schema: the one that is named, else the session's.
+    pub tables: Vec<Vec<u8>>,
+}
+
+impl Description {
+    /// `db`: the session's schema; empty: none.
+    pub fn of(text: &[u8], db: &[u8]) -> Self {
+        let mut distill = distill(text);
+        distill.truncate(DISTILL_MAX);
+        distill.shrink_to_fit();
+        Self { distill, tables: qualified_tables(text, db) }
+    }
+}
+
+/// The first ones alone of a statement that names very many, since statements are whatever clients send.
+fn qualified_tables(text: &[u8], db: &[u8]) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut known: HashSet<Vec<u8>> = HashSet::new();
     let mut bytes = 0;
-    for name in tables(event.text) {
+    for name in tables(text) {
         let mut plain: Vec<u8> = name.into_iter().filter(|b| *b != b'`').collect();
         plain.truncate(TABLE_NAME_MAX);
-        let name = if plain.contains(&b'.') || event.db.is_empty() {
-            plain
-        } else {
-            [event.db, b".", &plain].concat()
-        };
+        let name = if plain.contains(&b'.') || db.is_empty() { plain } else { [db, b".", &plain].concat() };
         if known.contains(&name) {
             continue;
         }
@@ -168,10 +182,7 @@ fn qualified_tables(event: &Event<'_>) -> Vec<Vec<u8>> {
 pub(super) fn describe_class(class: &mut Class, group_by: GroupBy, event: &Event<'_>) {
     class.kind = event.kind;
     if matches!(group_by, GroupBy::Fingerprint | GroupBy::Distill) {
-        class.distill = distill(event.text);
-        class.distill.truncate(DISTILL_MAX);
-        class.distill.shrink_to_fit();
-        class.tables = qualified_tables(event);
+        Description { distill: class.distill, tables: class.tables } = Description::of(event.text, event.db);
     }
 }
 

@@ -75,6 +75,11 @@ impl Histogram {
         self.add(bucket(value), 1)
     }
 
+    /// The same value so many times.
+    pub fn record_many(&mut self, value: u64, count: u64) {
+        self.add(bucket(value), count);
+    }
+
     pub fn merge(&mut self, other: &Self) {
         other.each(|bucket, count| {
             self.add(bucket, count);

@@ -15,7 +15,7 @@ mod recent;
 mod time_bins;
 
 pub use class::{Class, FLAG_NAMES, Sample};
-pub use group::GroupBy;
+pub use group::{Description, GroupBy};
 pub use histogram::{BUCKETS, HISTOGRAM_SCHEME, Histogram};
 pub use measure::Measure;
 pub use names::NameCounts;

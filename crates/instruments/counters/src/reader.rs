@@ -1,0 +1,363 @@
+//! Reader of a server's counters by digest: two readings, and the rows of what came between them.
+
+use crate::counters::{Counts, Key, Sums, counts_since};
+use crate::spread::{Bounds, Spread, spread};
+use crate::statement::statement_of;
+use anyhow::{Context, bail, ensure};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toll_digest::classes::Description;
+use toll_mysql::{Address, Connection, Error, Target, sql_string};
+use toll_tables::{CoverageRow, DigestRow, RowSet, TextRow, merge_digests, merge_texts};
+use toll_wire::fingerprint::{QueryId, fingerprint};
+
+/// Of the rows.
+pub const SOURCE: &str = "performance_schema";
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// By which statements of this reader are told from others: comments are in no digest.
+const MARK: &str = "toll_counters";
+const SUMS: &str = "SELECT SCHEMA_NAME AS toll_counters, DIGEST, COUNT_STAR, SUM_TIMER_WAIT, MAX_TIMER_WAIT, \
+    SUM_LOCK_TIME, SUM_ERRORS, SUM_ROWS_AFFECTED, SUM_ROWS_SENT, SUM_ROWS_EXAMINED, FIRST_SEEN \
+    FROM performance_schema.events_statements_summary_by_digest";
+const BOUNDS: &str = "SELECT BUCKET_TIMER_LOW AS toll_counters, BUCKET_TIMER_HIGH \
+    FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER";
+const IS_ON: &str = "SELECT @@performance_schema AS toll_counters, (SELECT ENABLED \
+    FROM performance_schema.setup_consumers WHERE NAME = 'statements_digest')";
+/// Of a table that does not exist, and of one that may not be read.
+const NO_SUCH_TABLE: u16 = 1146;
+const DENIED: [u16; 2] = [1142, 1044];
+const PS_PER_NS: u64 = 1_000;
+/// Kept of a fingerprint, as digests do; the ID is of the whole.
+const TEXT_MAX: usize = 4_096;
+
+/// One server, and its counters as they were read last.
+pub struct CounterReader {
+    target: Target,
+    host: String,
+    cluster: String,
+    connection: Option<Connection>,
+    bounds: Vec<Bounds>,
+    known: BTreeMap<Key, Known>,
+    /// Unix time, microseconds.
+    read_us: i64,
+}
+
+/// A class of the server's.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    sums: Sums,
+    counts: Counts,
+    /// `None`: not read yet.
+    statement: Option<Statement>,
+}
+
+#[derive(Debug, Clone)]
+struct Statement {
+    class: [u8; 16],
+    fingerprint: String,
+    summary: String,
+    tables: Vec<String>,
+}
+
+impl CounterReader {
+    /// Reads what was counted until now, of which no row will come. `now_us`: Unix time, microseconds.
+    ///
+    /// # Errors
+    /// The server is not reached, does not count, or does not show it to this user.
+    pub fn open(target: Target, cluster: String, now_us: i64) -> anyhow::Result<Self> {
+        let mut connection = log_in(&target)?;
+        check_counts(&mut connection)?;
+        let bounds = read_bounds(&mut connection)?;
+        let mut known = BTreeMap::new();
+        for (key, sums) in read_sums(&mut connection)? {
+            let counts = read_counts(&mut connection, &key)?;
+            known.insert(key, Known { sums, counts, statement: None });
+        }
+        let host = name_of(&target);
+        Ok(Self { target, host, cluster, connection: Some(connection), bounds, known, read_us: now_us })
+    }
+
+    /// Its name in the rows: as it is addressed, with its port where that is not 3306.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Rows of what came since the last reading that did not fail. After a failure the next one has it.
+    ///
+    /// # Errors
+    /// The server is away, or it answers with an error.
+    pub fn read(&mut self, now_us: i64) -> anyhow::Result<RowSet> {
+        let read = self.try_read(now_us);
+        if read.is_err() {
+            self.connection = None;
+        }
+        read
+    }
+
+    fn try_read(&mut self, now_us: i64) -> anyhow::Result<RowSet> {
+        if self.connection.is_none() {
+            self.connection = Some(log_in(&self.target)?);
+        }
+        let Self { connection: Some(connection), known, bounds, .. } = self else {
+            bail!("no connection: a fault of toll's");
+        };
+        let mut came = Vec::new();
+        let mut next = BTreeMap::new();
+        for (key, sums) in read_sums(connection)? {
+            let mut before = known.get(&key).cloned().unwrap_or_default();
+            if before.sums.first_seen != sums.first_seen {
+                // The server was restarted, or its table truncated: all that it has came since.
+                before = Known { statement: before.statement, ..Known::default() };
+            }
+            let Some(since) = sums.since(&before.sums) else {
+                next.insert(key, Known { sums, ..before });
+                continue;
+            };
+            let statement = match before.statement {
+                Some(statement) => Some(statement),
+                None => read_statement(connection, &key)?,
+            };
+            let counts = read_counts(connection, &key)?;
+            let counted = counts_since(&counts, &before.counts, bounds);
+            // The table was truncated between the two: what it had is counted next time, or is gone.
+            if counted.is_empty() && key.digest.is_some() {
+                next.insert(key, Known { statement, ..before });
+                continue;
+            }
+            let is_own = statement.as_ref().is_some_and(|of| of.fingerprint.contains(MARK));
+            if !is_own {
+                let max_ns = (sums.max_ps > before.sums.max_ps).then_some(sums.max_ps / PS_PER_NS);
+                let spread = spread(&counted, since.time_ps / PS_PER_NS, max_ns);
+                came.push(Came { schema: key.schema.clone(), since, spread, statement: statement.clone() });
+            }
+            next.insert(key, Known { sums, counts, statement });
+        }
+        let begin_us = self.read_us;
+        self.known = next;
+        self.read_us = now_us;
+        Ok(self.rows(came, begin_us, now_us))
+    }
+
+    fn rows(&self, came: Vec<Came>, begin_us: i64, end_us: i64) -> RowSet {
+        let width_us = end_us.saturating_sub(begin_us).max(1);
+        let commands = came.iter().map(Came::count).sum();
+        let texts = came.iter().filter_map(|class| {
+            let of = class.statement.as_ref()?;
+            Some(TextRow {
+                class: of.class,
+                cluster: self.cluster.clone(),
+                fingerprint: of.fingerprint.clone(),
+                summary: of.summary.clone(),
+                tables: of.tables.clone(),
+                first_us: begin_us,
+            })
+        });
+        let texts = merge_texts(texts);
+        let rows =
+            came.into_iter().map(|class| class.into_row(&self.host, &self.cluster, begin_us, width_us));
+        RowSet {
+            // Two of the server's classes may be one of toll's.
+            digests: merge_digests(rows, 1),
+            texts,
+            coverage: vec![CoverageRow {
+                ts_us: begin_us,
+                width_us,
+                host: self.host.clone(),
+                cluster: self.cluster.clone(),
+                source: SOURCE.into(),
+                commands,
+                tainted: 0,
+                lost: 0,
+                sampled_share: 1.0,
+                toll_version: env!("CARGO_PKG_VERSION").into(),
+            }],
+        }
+    }
+}
+
+fn log_in(target: &Target) -> anyhow::Result<Connection> {
+    let mut connection =
+        Connection::connect(target).with_context(|| format!("cannot log in as {}", target.user))?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    Ok(connection)
+}
+
+/// What came of one of the server's classes.
+struct Came {
+    schema: Option<String>,
+    since: Sums,
+    spread: Spread,
+    statement: Option<Statement>,
+}
+
+impl Came {
+    /// The histogram is read after the sums, and may have some more: their time comes next. What the server had no room for has
+    /// none.
+    fn count(&self) -> i64 {
+        let buckets = &self.spread.buckets;
+        if buckets.is_empty() {
+            return to_i64(self.since.count);
+        }
+        buckets.iter().fold(0, |sum, (_, count)| to_i64(*count).saturating_add(sum))
+    }
+
+    fn into_row(self, host: &str, cluster: &str, ts_us: i64, width_us: i64) -> DigestRow {
+        let n = self.count();
+        let Self { schema, since, spread, statement } = self;
+        DigestRow {
+            ts_us,
+            width_us,
+            host: host.to_owned(),
+            cluster: cluster.to_owned(),
+            source: SOURCE.into(),
+            // Without a statement: what the server had no room for.
+            class: statement.map_or([0; 16], |statement| statement.class),
+            n,
+            errors: to_i64(since.errors),
+            tainted: 0,
+            time_ns: to_i64(since.time_ps / PS_PER_NS),
+            max_ns: to_i64(spread.max_ns),
+            lock_ns: Some(to_i64(since.lock_ps / PS_PER_NS)),
+            rows_sent: Some(to_i64(since.rows_sent)),
+            rows_examined: Some(to_i64(since.rows_examined)),
+            rows_affected: Some(to_i64(since.rows_affected)),
+            bytes_sent: None,
+            bytes_received: None,
+            dbs: schema.into_iter().map(|schema| (schema, n)).collect(),
+            users: Vec::new(),
+            histogram: spread.buckets,
+        }
+    }
+}
+
+fn to_i64(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn name_of(target: &Target) -> String {
+    match &target.address {
+        Address::Tcp { host, port: 3306 } => host.clone(),
+        address => address.to_string(),
+    }
+}
+
+fn check_counts(connection: &mut Connection) -> anyhow::Result<()> {
+    if connection.is_mariadb() {
+        bail!(
+            "MariaDB keeps no histogram of response times for each digest: read its slow log with `toll digest --parquet`, or \
+             run `toll capture --tap sockets` on its host"
+        );
+    }
+    let on = connection.query(IS_ON).map_err(explained)?;
+    let is = |at: usize, word: &str| {
+        on.rows.first().and_then(|row| row.get(at)?.as_deref()).is_some_and(|value| value == word)
+    };
+    ensure!(is(0, "1"), "its performance_schema is off: set performance_schema = ON, which takes a restart");
+    ensure!(
+        is(1, "YES"),
+        "its performance_schema does not count by digest: UPDATE performance_schema.setup_consumers SET ENABLED = 'YES' \
+         WHERE NAME = 'statements_digest'"
+    );
+    Ok(())
+}
+
+/// With what to do.
+fn explained(error: Error) -> anyhow::Error {
+    let why = match error.code() {
+        code if DENIED.contains(&code) => "its user needs GRANT SELECT ON performance_schema.*",
+        NO_SUCH_TABLE => "it keeps no histograms of response times: they came with MySQL 8.0",
+        _ => "performance_schema cannot be read",
+    };
+    anyhow::Error::from(error).context(why)
+}
+
+fn query(connection: &mut Connection, sql: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
+    Ok(connection.query(sql).map_err(explained)?.rows)
+}
+
+fn number(row: &[Option<String>], at: usize) -> anyhow::Result<u64> {
+    let text = row.get(at).and_then(Option::as_deref).unwrap_or_default();
+    text.parse().with_context(|| format!("performance_schema has {text:?} for a count"))
+}
+
+fn read_bounds(connection: &mut Connection) -> anyhow::Result<Vec<Bounds>> {
+    let rows = query(connection, BOUNDS)?;
+    let bounds = rows
+        .iter()
+        .map(|row| Ok(Bounds { low_ns: number(row, 0)? / PS_PER_NS, high_ns: number(row, 1)? / PS_PER_NS }));
+    bounds.collect()
+}
+
+fn read_sums(connection: &mut Connection) -> anyhow::Result<Vec<(Key, Sums)>> {
+    let rows = query(connection, SUMS)?;
+    rows.into_iter()
+        .map(|row| {
+            let of = |at| number(&row, at);
+            let sums = Sums {
+                first_seen: row.get(10).cloned().flatten().unwrap_or_default(),
+                count: of(2)?,
+                time_ps: of(3)?,
+                max_ps: of(4)?,
+                lock_ps: of(5)?,
+                errors: of(6)?,
+                rows_affected: of(7)?,
+                rows_sent: of(8)?,
+                rows_examined: of(9)?,
+            };
+            let mut names = row.into_iter();
+            let (schema, digest) = (names.next().flatten(), names.next().flatten());
+            Ok((Key { schema, digest }, sums))
+        })
+        .collect()
+}
+
+/// Condition of one class, by the index that the server has for it.
+fn is_of(key: &Key) -> String {
+    let is = |name: &str, value: &Option<String>| match value {
+        Some(value) => format!("{name} = {}", sql_string(value)),
+        None => format!("{name} IS NULL"),
+    };
+    format!("{} AND {}", is("SCHEMA_NAME", &key.schema), is("DIGEST", &key.digest))
+}
+
+fn read_counts(connection: &mut Connection, key: &Key) -> anyhow::Result<Counts> {
+    let of = is_of(key);
+    let sql = format!(
+        "SELECT BUCKET_NUMBER AS {MARK}, COUNT_BUCKET FROM performance_schema.events_statements_histogram_by_digest \
+         WHERE {of} AND COUNT_BUCKET > 0"
+    );
+    let rows = query(connection, &sql)?;
+    rows.iter().map(|row| Ok((u32::try_from(number(row, 0)?)?, number(row, 1)?))).collect()
+}
+
+/// `None`: of what the server had no room for.
+fn read_statement(connection: &mut Connection, key: &Key) -> anyhow::Result<Option<Statement>> {
+    if key.digest.is_none() {
+        return Ok(None);
+    }
+    let of = is_of(key);
+    let sql = format!(
+        "SELECT DIGEST_TEXT AS {MARK} FROM performance_schema.events_statements_summary_by_digest WHERE {of}"
+    );
+    let rows = query(connection, &sql)?;
+    let text = rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+    let schema = key.schema.as_deref().unwrap_or_default();
+    Ok(text.map(|text| Statement::of(&statement_of(&text), schema)))
+}
+
+impl Statement {
+    fn of(text: &str, schema: &str) -> Self {
+        let mut key = Vec::new();
+        fingerprint(text.as_bytes(), &mut key);
+        let class = QueryId::from_fingerprint(&key).0;
+        key.truncate(TEXT_MAX);
+        let string = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let Description { distill, tables } = Description::of(text.as_bytes(), schema.as_bytes());
+        Self {
+            class,
+            fingerprint: string(key),
+            summary: string(distill),
+            tables: tables.into_iter().map(string).collect(),
+        }
+    }
+}
