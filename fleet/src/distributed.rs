@@ -22,6 +22,8 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use url::Url;
 
+/// Of a part of a question, at least: whoever names workers wants them to work, on small tables too.
+const PART_BYTES: usize = 1;
 /// A worker that takes longer to be reached is taken for gone.
 const REACH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -52,13 +54,11 @@ impl WorkerAddress {
 #[derive(Debug, Default)]
 pub struct Workers {
     present: Mutex<Vec<WorkerAddress>>,
-    /// `None`: the library's. A part of a question has so many at least.
-    bytes_per_part: Option<usize>,
 }
 
 impl Workers {
     pub fn new(workers: Vec<WorkerAddress>) -> Self {
-        Self { present: Mutex::new(workers), bytes_per_part: None }
+        Self { present: Mutex::new(workers) }
     }
 
     fn present(&self) -> Vec<WorkerAddress> {
@@ -76,10 +76,7 @@ impl Workers {
         }
         let urls = present.into_iter().map(|worker| worker.0).collect();
         let session = session.with_distributed_worker_resolver(Known(urls)).with_distributed_planner();
-        match self.bytes_per_part {
-            Some(bytes) => session.with_distributed_file_scan_config_bytes_per_partition(bytes),
-            None => Ok(session),
-        }
+        session.with_distributed_file_scan_config_bytes_per_partition(PART_BYTES)
     }
 
     /// What `ask` answers; asked again without the workers that went meanwhile, and at last of this process alone.
@@ -202,8 +199,7 @@ mod tests {
     }
 
     async fn top(root: &Location, workers: Vec<WorkerAddress>) -> (String, usize) {
-        let workers = Workers { bytes_per_part: Some(1), ..Workers::new(workers) };
-        let tables = Tables::open(root).unwrap().with_workers(workers);
+        let tables = Tables::open(root).unwrap().with_workers(Workers::new(workers));
         let question = Question::Top(20);
         let ask = async || answer(&tables, TimeRange::ALL, None, &question).await;
         let rows = tables.workers().ask(ask).await.unwrap();
@@ -220,9 +216,7 @@ mod tests {
         let workers = vec![start_worker(&root).await, start_worker(&root).await];
         assert_eq!(top(&root, workers.clone()).await, (alone.clone(), 2));
 
-        let tables = Tables::open(&root)
-            .unwrap()
-            .with_workers(Workers { bytes_per_part: Some(1), ..Workers::new(workers.clone()) });
+        let tables = Tables::open(&root).unwrap().with_workers(Workers::new(workers.clone()));
         let session = tables.session().unwrap();
         let sql = "SELECT class, toll_histogram(hist_bin, hist_n) FROM digests GROUP BY class";
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();

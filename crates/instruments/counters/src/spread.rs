@@ -99,6 +99,17 @@ mod tests {
         assert!(endless.max_ns >= 1 << 50, "{endless:?}");
     }
 
+    #[test]
+    fn a_percentile_is_within_3_2_percent_of_a_value() {
+        for step in 0..4_000 {
+            let value_ns = 11_000.0 * 1.005_f64.powi(step);
+            let at = (50.0 * (value_ns / 10_000.0).log10()).floor() as i32;
+            let found = spread(&[(bounds(at), 1_000)], 1_000 * value_ns as u64, None);
+            let median_ns = Histogram::of_buckets(&found.buckets).unwrap().quantile(0.5) as f64;
+            assert!((median_ns / value_ns - 1.0).abs() <= 0.032, "{value_ns}: {median_ns}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_part_contradicts_another(
