@@ -26,6 +26,10 @@ const IS_ON: &str = "SELECT @@performance_schema AS toll_counters, (SELECT ENABL
 /// Of a table that does not exist, and of one that may not be read.
 const NO_SUCH_TABLE: u16 = 1146;
 const DENIED: [u16; 2] = [1142, 1044];
+/// Of a histogram's 450 buckets with their counts; the usual 1,024 bytes would cut it.
+const LONG_LISTS: &str = "SET SESSION group_concat_max_len = 65536";
+/// The server looks one class up in the time in which it scans so many (MySQL 9.7: 0.7 ms, and 0.04 ms each).
+const CLASSES_OF_A_LOOK_UP: usize = 16;
 const PS_PER_NS: u64 = 1_000;
 /// Kept of a fingerprint, as digests do; the ID is of the whole.
 const TEXT_MAX: usize = 4_096;
@@ -68,11 +72,13 @@ impl CounterReader {
         let mut connection = log_in(&target)?;
         check_counts(&mut connection)?;
         let bounds = read_bounds(&mut connection)?;
-        let mut known = BTreeMap::new();
-        for (key, sums) in read_sums(&mut connection)? {
-            let counts = read_counts(&mut connection, &key)?;
-            known.insert(key, Known { sums, counts, statement: None });
-        }
+        let sums = read_sums(&mut connection)?;
+        let mut all = read_counts(&mut connection, None)?;
+        let known = sums.into_iter().map(|(key, sums)| {
+            let counts = all.remove(&key).unwrap_or_default();
+            (key, Known { sums, counts, statement: None })
+        });
+        let known = known.collect();
         let host = name_of(&target);
         Ok(Self { target, host, cluster, connection: Some(connection), bounds, known, read_us: now_us })
     }
@@ -101,9 +107,14 @@ impl CounterReader {
         let Self { connection: Some(connection), known, bounds, .. } = self else {
             bail!("no connection: a fault of toll's");
         };
+        let all_sums = read_sums(connection)?;
+        let is_new = |(key, sums): &&(Key, Sums)| known.get(key).is_none_or(|known| known.sums != *sums);
+        let changed = all_sums.iter().filter(is_new).count();
+        let is_scanned = changed * CLASSES_OF_A_LOOK_UP >= all_sums.len();
+        let mut scanned = if is_scanned { read_counts(connection, None)? } else { BTreeMap::new() };
         let mut came = Vec::new();
         let mut next = BTreeMap::new();
-        for (key, sums) in read_sums(connection)? {
+        for (key, sums) in all_sums {
             let mut before = known.get(&key).cloned().unwrap_or_default();
             if before.sums.first_seen != sums.first_seen {
                 // The server was restarted, or its table truncated: all that it has came since.
@@ -117,7 +128,10 @@ impl CounterReader {
                 Some(statement) => Some(statement),
                 None => read_statement(connection, &key)?,
             };
-            let counts = read_counts(connection, &key)?;
+            if !is_scanned {
+                scanned = read_counts(connection, Some(&key))?;
+            }
+            let counts = scanned.remove(&key).unwrap_or_default();
             let counted = counts_since(&counts, &before.counts, bounds);
             // The table was truncated between the two: what it had is counted next time, or is gone.
             if counted.is_empty() && key.digest.is_some() {
@@ -179,6 +193,7 @@ fn log_in(target: &Target) -> anyhow::Result<Connection> {
     let mut connection =
         Connection::connect(target).with_context(|| format!("cannot log in as {}", target.user))?;
     connection.set_read_timeout(Some(TIMEOUT))?;
+    connection.exec_drop(LONG_LISTS)?;
     Ok(connection)
 }
 
@@ -320,14 +335,29 @@ fn is_of(key: &Key) -> String {
     format!("{} AND {}", is("SCHEMA_NAME", &key.schema), is("DIGEST", &key.digest))
 }
 
-fn read_counts(connection: &mut Connection, key: &Key) -> anyhow::Result<Counts> {
-    let of = is_of(key);
+/// Counts of one class, or of all.
+fn read_counts(connection: &mut Connection, of: Option<&Key>) -> anyhow::Result<BTreeMap<Key, Counts>> {
+    let of = of.map_or_else(String::new, |key| format!("{} AND ", is_of(key)));
     let sql = format!(
-        "SELECT BUCKET_NUMBER AS {MARK}, COUNT_BUCKET FROM performance_schema.events_statements_histogram_by_digest \
-         WHERE {of} AND COUNT_BUCKET > 0"
+        "SELECT SCHEMA_NAME AS {MARK}, DIGEST, GROUP_CONCAT(BUCKET_NUMBER, ':', COUNT_BUCKET) \
+         FROM performance_schema.events_statements_histogram_by_digest WHERE {of}COUNT_BUCKET > 0 \
+         GROUP BY SCHEMA_NAME, DIGEST"
     );
-    let rows = query(connection, &sql)?;
-    rows.iter().map(|row| Ok((u32::try_from(number(row, 0)?)?, number(row, 1)?))).collect()
+    let counts = query(connection, &sql)?.into_iter().map(|row| {
+        let mut row = row.into_iter();
+        let key = Key { schema: row.next().flatten(), digest: row.next().flatten() };
+        Ok((key, parse_counts(&row.next().flatten().unwrap_or_default())?))
+    });
+    counts.collect()
+}
+
+/// `3:17,4:2`
+fn parse_counts(text: &str) -> anyhow::Result<Counts> {
+    let buckets = text.split(',').map(|bucket| {
+        let pair = bucket.split_once(':').and_then(|(at, n)| Some((at.parse().ok()?, n.parse().ok()?)));
+        pair.with_context(|| format!("performance_schema has {bucket:.40?} for a bucket and its count"))
+    });
+    buckets.collect()
 }
 
 /// `None`: of what the server had no room for.
