@@ -1,7 +1,7 @@
 //! Questions spread over workers, by `datafusion-distributed`: `--workers` names them, and command `worker` is one.
 //!
 //! A worker gets a part of a plan and reads the files that it names: the tables lie in a bucket, or in a directory that has the
-//! same path on each host. A worker that has gone is not asked again; what it had begun is asked of the others.
+//! same path on each host. If a worker fails, the question begins again without it.
 
 use crate::histogram;
 use crate::serve::bind;
@@ -22,9 +22,9 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use url::Url;
 
-/// Of a part of a question, at least: whoever names workers wants them to work, on small tables too.
+/// Smallest part of a question. Workers that the user names get parts of small tables, too.
 const PART_BYTES: usize = 1;
-/// A worker that takes longer to be reached is taken for gone.
+/// Time for a connection to a worker.
 const REACH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `HOST:PORT`.
@@ -35,9 +35,8 @@ impl FromStr for WorkerAddress {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let url = Url::parse(&format!("http://{text}")).ok();
-        let url =
-            url.filter(|url| url.has_host() && url.port_or_known_default().is_some() && url.path() == "/");
+        let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let url = Url::parse(&format!("http://{text}")).ok().filter(|url| has_port && url.path() == "/");
         Ok(Self(url.context("a worker is HOST:PORT")?))
     }
 }
@@ -50,19 +49,19 @@ impl WorkerAddress {
     }
 }
 
-/// Workers that are there, as far as is known.
+/// Workers that can be reached, as far as is known.
 #[derive(Debug, Default)]
 pub struct Workers {
-    present: Mutex<Vec<WorkerAddress>>,
+    reachable: Mutex<Vec<WorkerAddress>>,
 }
 
 impl Workers {
     pub fn new(workers: Vec<WorkerAddress>) -> Self {
-        Self { present: Mutex::new(workers) }
+        Self { reachable: Mutex::new(workers) }
     }
 
-    fn present(&self) -> Vec<WorkerAddress> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn reachable(&self) -> Vec<WorkerAddress> {
+        self.reachable.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A session whose questions go to the workers, if there are any.
@@ -70,49 +69,57 @@ impl Workers {
     /// # Errors
     /// Never, but for a fault of the library.
     pub fn spread(&self, session: SessionStateBuilder) -> QueryResult<SessionStateBuilder> {
-        let present = self.present();
-        if present.is_empty() {
+        let reachable = self.reachable();
+        if reachable.is_empty() {
             return Ok(session);
         }
-        let urls = present.into_iter().map(|worker| worker.0).collect();
-        let session = session.with_distributed_worker_resolver(Known(urls)).with_distributed_planner();
+        let urls = reachable.into_iter().map(|worker| worker.0).collect();
+        let session =
+            session.with_distributed_worker_resolver(StaticWorkers(urls)).with_distributed_planner();
         session.with_distributed_file_scan_config_bytes_per_partition(PART_BYTES)
     }
 
-    /// What `ask` answers; asked again without the workers that went meanwhile, and at last of this process alone.
+    /// Answers a question. After an error it begins again without the workers that cannot be reached, at last in this process alone.
     ///
     /// # Errors
-    /// Those of `ask`, with all workers there.
-    pub async fn ask<T>(&self, ask: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    /// Those of the question, if all workers are reached.
+    pub async fn answer_with_retries<T>(
+        &self,
+        question: impl AsyncFn() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         loop {
-            match ask().await {
-                Err(_) if self.forget_gone().await => {}
+            match question().await {
+                Err(_) if self.remove_unreachable().await => {}
                 answer => return answer,
             }
         }
     }
 
-    /// True if one has gone.
-    async fn forget_gone(&self) -> bool {
-        let mut gone = Vec::new();
-        for worker in self.present() {
+    /// True if at least one was removed.
+    async fn remove_unreachable(&self) -> bool {
+        let mut unreachable = Vec::new();
+        for worker in self.reachable() {
             if !worker.is_reached().await {
                 let _unread = writeln!(
                     std::io::stderr(),
-                    "toll-fleet: the worker at {} has gone: asked without it",
+                    "toll-fleet: the worker at {} cannot be reached: the question begins again without it",
                     worker.0.authority()
                 );
-                gone.push(worker);
+                unreachable.push(worker);
             }
         }
-        self.present.lock().unwrap_or_else(PoisonError::into_inner).retain(|worker| !gone.contains(worker));
-        !gone.is_empty()
+        self.reachable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|worker| !unreachable.contains(worker));
+        !unreachable.is_empty()
     }
 }
 
-struct Known(Vec<Url>);
+/// A list that stays as it is.
+struct StaticWorkers(Vec<Url>);
 
-impl WorkerResolver for Known {
+impl WorkerResolver for StaticWorkers {
     fn get_urls(&self) -> QueryResult<Vec<Url>> {
         Ok(self.0.clone())
     }
@@ -122,7 +129,7 @@ impl WorkerResolver for Known {
 ///
 /// # Errors
 /// The address is taken, or for the whole network.
-pub async fn work(tables: &Tables, listen: SocketAddr, is_plain: bool) -> anyhow::Result<()> {
+pub async fn run_worker(tables: &Tables, listen: SocketAddr, is_plain: bool) -> anyhow::Result<()> {
     if !listen.ip().is_loopback() && !is_plain {
         bail!(
             "{listen} is for the whole network, and everybody there could have this process read its files: listen on \
@@ -202,8 +209,8 @@ mod tests {
         let tables = Tables::open(root).unwrap().with_workers(Workers::new(workers));
         let question = Question::Top(20);
         let ask = async || answer(&tables, TimeRange::ALL, None, &question).await;
-        let rows = tables.workers().ask(ask).await.unwrap();
-        (pretty_format_batches(&rows).unwrap().to_string(), tables.workers().present().len())
+        let rows = tables.workers().answer_with_retries(ask).await.unwrap();
+        (pretty_format_batches(&rows).unwrap().to_string(), tables.workers().reachable().len())
     }
 
     #[tokio::test]
@@ -232,10 +239,10 @@ mod tests {
 
     #[test]
     fn a_worker_is_a_host_and_a_port() {
-        for text in ["db1:5434", "127.0.0.1:1", "[::1]:5434"] {
+        for text in ["db1:5434", "127.0.0.1:80", "[::1]:5434"] {
             assert!(text.parse::<WorkerAddress>().is_ok(), "{text}");
         }
-        for text in ["", "http://db1:5434", "db1:x", "db1:5434/x"] {
+        for text in ["", "db1", "[::1]", "http://db1:5434", "db1:x", "db1:5434/x"] {
             assert!(text.parse::<WorkerAddress>().is_err(), "{text}");
         }
     }

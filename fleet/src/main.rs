@@ -92,7 +92,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Worker { tables, listen, plain } => {
             let (tables, stop) = (Tables::open(&tables)?, stop_at_signals()?);
-            return runtime.block_on(until_stopped(&stop, distributed::work(&tables, listen, plain)));
+            return runtime.block_on(until_stopped(&stop, distributed::run_worker(&tables, listen, plain)));
         }
         Command::Poll { servers, tables, cluster, every, duration } => {
             let until_us = poll::end_of(duration)?;
@@ -123,7 +123,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let baseline = with.baseline()?;
             let tables = source.open()?;
             let ask = async || compare::sides(&tables, source.range(), &baseline).await;
-            let (before, after) = runtime.block_on(tables.workers().ask(ask))?;
+            let (before, after) = runtime.block_on(tables.workers().answer_with_retries(ask))?;
             let comparison = toll_digest::compare::compare(&before, &after, min_change_pct);
             if source.json {
                 toll_digest::compare::write_json(&comparison, &mut out)?;
@@ -136,7 +136,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     };
     let tables = source.open()?;
     let ask = async || queries::answer(&tables, source.range(), None, &question).await;
-    let rows = runtime.block_on(tables.workers().ask(ask))?;
+    let rows = runtime.block_on(tables.workers().answer_with_retries(ask))?;
     if source.json {
         print::json(&rows, &mut out)?;
     } else {

@@ -1,15 +1,16 @@
 //! Command `poll`: digests of servers from their own counters, for hosts where nothing of toll's may run.
 //!
-//! A thread for each server, which waits most of the time. A server that is away is asked again: its counters go on meanwhile.
+//! A thread for each server, which waits most of the time. If a server cannot be reached, the next poll tries again: its counters
+//! go on meanwhile.
 
 use crate::{POLL_INTERVAL, now_us, to_us};
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_counters::{CounterReader, SOURCE};
-use toll_mysql::{Secret, Target};
+use toll_mysql::{Target, TargetError};
 use toll_sys::count_format::format_count;
 use toll_tables::{Location, TableWriter};
 
@@ -23,37 +24,14 @@ pub struct Server {
 }
 
 impl FromStr for Server {
-    type Err = anyhow::Error;
+    type Err = TargetError;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        // Of an argument's error the first words alone are shown.
-        Self::read(text).map_err(|error| anyhow!("{error:#}"))
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        Ok(Self { target: Target::from_login(text)? })
     }
 }
 
-impl Server {
-    fn read(text: &str) -> anyhow::Result<Self> {
-        let mut target = if text.contains("://") {
-            ensure!(
-                !Target::dsn_holds_password(text),
-                "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an option file"
-            );
-            Target::parse_dsn(text)?
-        } else {
-            Target::from_defaults_file(text).with_context(|| {
-                format!("{text} is no DSN (mysql://...) and so is taken for an option file")
-            })?
-        };
-        if target.password.is_empty()
-            && let Ok(password) = std::env::var("MYSQL_PWD")
-        {
-            target.password = Secret::new(password);
-        }
-        Ok(Self { target })
-    }
-}
-
-/// What to poll, and where its rows go.
+/// Servers to poll, and the place of the tables.
 pub struct Plan {
     pub servers: Vec<Server>,
     pub root: Location,
@@ -76,14 +54,18 @@ pub struct Polled {
 pub fn poll(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<Polled> {
     plan.root.create()?;
     plan.root.open()?.check_writable()?;
+    plan.servers
+        .iter()
+        .filter_map(|server| server.target.exposure_warning())
+        .for_each(|text| print_status(&text));
     let mut readers = in_threads(plan.servers.iter().map(|server| move || open_reader(plan, server)))?;
     if readers.iter().all(Result::is_err) {
         return Err(readers.swap_remove(0).err().context("no server is named")?);
     }
     let reached = readers.iter().filter(|reader| reader.is_ok()).count();
-    say(&format!("polling {} (Ctrl-C ends)", format_count(reached as u64, "server")));
+    print_status(&format!("polling {} (Ctrl-C ends)", format_count(reached as u64, "server")));
     let beginning = readers.into_iter().zip(&plan.servers).map(|(reader, server)| {
-        let reader = reader.inspect_err(|error| say(&format!("{error:#}; tried again"))).ok();
+        let reader = reader.inspect_err(|error| print_status(&format!("{error:#}; tried again"))).ok();
         move || poll_one(plan, server, reader, stop)
     });
     let mut polled = Polled { rows: 0, servers: 0 };
@@ -95,7 +77,7 @@ pub fn poll(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<Polled> {
     Ok(polled)
 }
 
-/// What each of them returns, in their order.
+/// Results of the closures, each run in a thread of its own, in their order.
 fn in_threads<T: Send>(work: impl Iterator<Item = impl FnOnce() -> T + Send>) -> anyhow::Result<Vec<T>> {
     std::thread::scope(|scope| {
         let begun: Vec<_> = work.map(|work| scope.spawn(work)).collect();
@@ -111,7 +93,7 @@ fn open_reader(plan: &Plan, server: &Server) -> anyhow::Result<CounterReader> {
         .with_context(|| server.target.address.to_string())
 }
 
-/// Rows of digests written; `None`: it was never reached. A server that is away is asked again each time.
+/// Rows of digests written; `None`: it was never reached.
 fn poll_one(
     plan: &Plan,
     server: &Server,
@@ -131,12 +113,14 @@ fn poll_one(
             due_us = next_us(now_us);
             let read = match &mut reader {
                 None => open_reader(plan, server).map(|opened| reader = Some(opened)),
-                Some(reader) => read(plan, reader, &mut writer, now_us).with_context(|| address.to_string()),
+                Some(reader) => {
+                    poll_counters(plan, reader, &mut writer, now_us).with_context(|| address.to_string())
+                }
             };
             if let Err(error) = &read
                 && !is_away
             {
-                say(&format!("{error:#}; tried again"));
+                print_status(&format!("{error:#}; tried again"));
             }
             is_away = read.is_err();
         }
@@ -153,18 +137,18 @@ fn poll_one(
     Ok(Some(writer.rows()))
 }
 
-fn read(
+fn poll_counters(
     plan: &Plan,
     reader: &mut CounterReader,
     writer: &mut Option<TableWriter>,
     now_us: i64,
 ) -> anyhow::Result<()> {
-    let rows = reader.read(now_us)?;
+    // Opened first: rows that were read once are not read again.
     let writer = match writer {
         Some(writer) => writer,
         None => writer.insert(open_writer(plan, reader.host())?),
     };
-    writer.add_rows(rows)
+    writer.add_rows(reader.read(now_us)?)
 }
 
 fn open_writer(plan: &Plan, host: &str) -> anyhow::Result<TableWriter> {
@@ -177,7 +161,7 @@ fn open_writer(plan: &Plan, host: &str) -> anyhow::Result<TableWriter> {
     TableWriter::open(plan.root.open()?, source, FLUSH_INTERVAL)
 }
 
-fn say(text: &str) {
+fn print_status(text: &str) {
     let _unread = writeln!(std::io::stderr(), "toll-fleet: {text}");
 }
 

@@ -16,4 +16,10 @@ pub enum TargetError {
          socket=... or host=... and port=..."
     )]
     NoClientSection { path: String },
+    #[error("{text} is no DSN (mysql://...) and so is taken for an option file: {cause}")]
+    NotALogin { text: String, cause: Box<TargetError> },
+    #[error(
+        "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an option file"
+    )]
+    PublicPassword,
 }

@@ -8,6 +8,7 @@
 mod client_options;
 pub mod connection;
 mod error;
+mod login;
 mod option_file;
 pub mod placeholder;
 mod sql_string;
@@ -18,6 +19,7 @@ mod usage;
 pub use client_options::{ClientFamily, quote_option_value};
 pub use connection::{Connection, Error, Rows, ServerError};
 pub use error::TargetError;
+pub use login::env_password;
 pub use sql_string::sql_string;
 pub use target::{Address, Compression, NO_BINLOG, PasswordOptIns, Secret, Target};
 pub use tls::{ClientCertificate, Tls, TlsOptions};

@@ -1,20 +1,20 @@
-//! Reader of a server's counters by digest: two readings, and the rows of what came between them.
+//! Reader of a server's counters by digest: rows of the differences between two readings.
 
-use crate::counters::{Counts, Key, Sums, counts_since};
-use crate::spread::{Bounds, Spread, spread};
+use crate::counters::{Counts, Key, Sums, count_deltas};
+use crate::rebin::{Bounds, Rebinned, rebin};
 use crate::statement::statement_of;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toll_digest::classes::Description;
+use toll_digest::classes::{Description, TEXT_MAX};
 use toll_mysql::{Address, Connection, Error, Target, sql_string};
 use toll_tables::{CoverageRow, DigestRow, RowSet, TextRow, merge_digests, merge_texts};
 use toll_wire::fingerprint::{QueryId, fingerprint};
 
-/// Of the rows.
+/// `source` of the rows.
 pub const SOURCE: &str = "performance_schema";
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// By which statements of this reader are told from others: comments are in no digest.
+/// Alias in each statement of this reader, whose classes are left out: digests have no comments.
 const MARK: &str = "toll_counters";
 const SUMS: &str = "SELECT SCHEMA_NAME AS toll_counters, DIGEST, COUNT_STAR, SUM_TIMER_WAIT, MAX_TIMER_WAIT, \
     SUM_LOCK_TIME, SUM_ERRORS, SUM_ROWS_AFFECTED, SUM_ROWS_SENT, SUM_ROWS_EXAMINED, FIRST_SEEN \
@@ -23,32 +23,30 @@ const BOUNDS: &str = "SELECT BUCKET_TIMER_LOW AS toll_counters, BUCKET_TIMER_HIG
     FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER";
 const IS_ON: &str = "SELECT @@performance_schema AS toll_counters, (SELECT ENABLED \
     FROM performance_schema.setup_consumers WHERE NAME = 'statements_digest')";
-/// Of a table that does not exist, and of one that may not be read.
+/// Error numbers: no such table, and no right to read one.
 const NO_SUCH_TABLE: u16 = 1146;
 const DENIED: [u16; 2] = [1142, 1044];
-/// Of a histogram's 450 buckets with their counts; the usual 1,024 bytes would cut it.
+/// A list of 450 buckets and their counts is longer than the default of 1,024 bytes.
 const LONG_LISTS: &str = "SET SESSION group_concat_max_len = 65536";
-/// The server looks one class up in the time in which it scans so many (MySQL 9.7: 0.7 ms, and 0.04 ms each).
+/// A look-up of one class takes as long as a scan of so many (MySQL 9.7: 0.7 ms, and 0.04 ms for each).
 const CLASSES_OF_A_LOOK_UP: usize = 16;
 const PS_PER_NS: u64 = 1_000;
-/// Kept of a fingerprint, as digests do; the ID is of the whole.
-const TEXT_MAX: usize = 4_096;
 
-/// One server, and its counters as they were read last.
+/// One server, and its counters at the last reading.
 pub struct CounterReader {
     target: Target,
     host: String,
     cluster: String,
     connection: Option<Connection>,
     bounds: Vec<Bounds>,
-    known: BTreeMap<Key, Known>,
+    classes: BTreeMap<Key, ClassState>,
     /// Unix time, microseconds.
     read_us: i64,
 }
 
-/// A class of the server's.
+/// A class of the server's at the last reading.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct ClassState {
     sums: Sums,
     counts: Counts,
     /// `None`: not read yet.
@@ -64,7 +62,7 @@ struct Statement {
 }
 
 impl CounterReader {
-    /// Reads what was counted until now, of which no row will come. `now_us`: Unix time, microseconds.
+    /// Reads the counters as a baseline. `now_us`: Unix time, microseconds.
     ///
     /// # Errors
     /// The server is not reached, does not count, or does not show it to this user.
@@ -74,13 +72,13 @@ impl CounterReader {
         let bounds = read_bounds(&mut connection)?;
         let sums = read_sums(&mut connection)?;
         let mut all = read_counts(&mut connection, None)?;
-        let known = sums.into_iter().map(|(key, sums)| {
+        let classes = sums.into_iter().map(|(key, sums)| {
             let counts = all.remove(&key).unwrap_or_default();
-            (key, Known { sums, counts, statement: None })
+            (key, ClassState { sums, counts, statement: None })
         });
-        let known = known.collect();
+        let classes = classes.collect();
         let host = name_of(&target);
-        Ok(Self { target, host, cluster, connection: Some(connection), bounds, known, read_us: now_us })
+        Ok(Self { target, host, cluster, connection: Some(connection), bounds, classes, read_us: now_us })
     }
 
     /// Its name in the rows: as it is addressed, with its port where that is not 3306.
@@ -88,10 +86,10 @@ impl CounterReader {
         &self.host
     }
 
-    /// Rows of what came since the last reading that did not fail. After a failure the next one has it.
+    /// Rows of the queries since the last reading that succeeded.
     ///
     /// # Errors
-    /// The server is away, or it answers with an error.
+    /// The server cannot be reached, or it answers with an error. The next reading covers this one's time.
     pub fn read(&mut self, now_us: i64) -> anyhow::Result<RowSet> {
         let read = self.try_read(now_us);
         if read.is_err() {
@@ -104,24 +102,25 @@ impl CounterReader {
         if self.connection.is_none() {
             self.connection = Some(log_in(&self.target)?);
         }
-        let Self { connection: Some(connection), known, bounds, .. } = self else {
+        let Self { connection: Some(connection), classes, bounds, .. } = self else {
             bail!("no connection: a fault of toll's");
         };
         let all_sums = read_sums(connection)?;
-        let is_new = |(key, sums): &&(Key, Sums)| known.get(key).is_none_or(|known| known.sums != *sums);
-        let changed = all_sums.iter().filter(is_new).count();
+        let has_changed =
+            |(key, sums): &&(Key, Sums)| classes.get(key).is_none_or(|class| class.sums != *sums);
+        let changed = all_sums.iter().filter(has_changed).count();
         let is_scanned = changed * CLASSES_OF_A_LOOK_UP >= all_sums.len();
-        let mut scanned = if is_scanned { read_counts(connection, None)? } else { BTreeMap::new() };
-        let mut came = Vec::new();
+        let mut counts_of = if is_scanned { read_counts(connection, None)? } else { BTreeMap::new() };
+        let mut deltas = Vec::new();
         let mut next = BTreeMap::new();
         for (key, sums) in all_sums {
-            let mut before = known.get(&key).cloned().unwrap_or_default();
+            let mut before = classes.get(&key).cloned().unwrap_or_default();
             if before.sums.first_seen != sums.first_seen {
-                // The server was restarted, or its table truncated: all that it has came since.
-                before = Known { statement: before.statement, ..Known::default() };
+                // The server was restarted, or its table truncated: all its counts are new.
+                before = ClassState { statement: before.statement, ..ClassState::default() };
             }
-            let Some(since) = sums.since(&before.sums) else {
-                next.insert(key, Known { sums, ..before });
+            let Some(delta) = sums.delta_since(&before.sums) else {
+                next.insert(key, ClassState { sums, ..before });
                 continue;
             };
             let statement = match before.statement {
@@ -129,33 +128,34 @@ impl CounterReader {
                 None => read_statement(connection, &key)?,
             };
             if !is_scanned {
-                scanned = read_counts(connection, Some(&key))?;
+                counts_of = read_counts(connection, Some(&key))?;
             }
-            let counts = scanned.remove(&key).unwrap_or_default();
-            let counted = counts_since(&counts, &before.counts, bounds);
-            // The table was truncated between the two: what it had is counted next time, or is gone.
+            let counts = counts_of.remove(&key).unwrap_or_default();
+            let counted = count_deltas(&counts, &before.counts, bounds);
+            // The table was truncated after its sums were read: the next reading decides.
             if counted.is_empty() && key.digest.is_some() {
-                next.insert(key, Known { statement, ..before });
+                next.insert(key, ClassState { statement, ..before });
                 continue;
             }
             let is_own = statement.as_ref().is_some_and(|of| of.fingerprint.contains(MARK));
             if !is_own {
                 let max_ns = (sums.max_ps > before.sums.max_ps).then_some(sums.max_ps / PS_PER_NS);
-                let spread = spread(&counted, since.time_ps / PS_PER_NS, max_ns);
-                came.push(Came { schema: key.schema.clone(), since, spread, statement: statement.clone() });
+                let times = rebin(&counted, delta.time_ps / PS_PER_NS, max_ns);
+                let schema = key.schema.clone();
+                deltas.push(ClassDelta { schema, sums: delta, times, statement: statement.clone() });
             }
-            next.insert(key, Known { sums, counts, statement });
+            next.insert(key, ClassState { sums, counts, statement });
         }
         let begin_us = self.read_us;
-        self.known = next;
+        self.classes = next;
         self.read_us = now_us;
-        Ok(self.rows(came, begin_us, now_us))
+        Ok(self.rows(deltas, begin_us, now_us))
     }
 
-    fn rows(&self, came: Vec<Came>, begin_us: i64, end_us: i64) -> RowSet {
+    fn rows(&self, deltas: Vec<ClassDelta>, begin_us: i64, end_us: i64) -> RowSet {
         let width_us = end_us.saturating_sub(begin_us).max(1);
-        let commands = came.iter().map(Came::count).sum();
-        let texts = came.iter().filter_map(|class| {
+        let commands = deltas.iter().map(ClassDelta::count).sum();
+        let texts = deltas.iter().filter_map(|class| {
             let of = class.statement.as_ref()?;
             Some(TextRow {
                 class: of.class,
@@ -168,7 +168,7 @@ impl CounterReader {
         });
         let texts = merge_texts(texts);
         let rows =
-            came.into_iter().map(|class| class.into_row(&self.host, &self.cluster, begin_us, width_us));
+            deltas.into_iter().map(|class| class.into_row(&self.host, &self.cluster, begin_us, width_us));
         RowSet {
             // Two of the server's classes may be one of toll's.
             digests: merge_digests(rows, 1),
@@ -197,50 +197,50 @@ fn log_in(target: &Target) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// What came of one of the server's classes.
-struct Came {
+/// Queries of one of the server's classes between two readings.
+struct ClassDelta {
     schema: Option<String>,
-    since: Sums,
-    spread: Spread,
+    sums: Sums,
+    times: Rebinned,
     statement: Option<Statement>,
 }
 
-impl Came {
-    /// The histogram is read after the sums, and may have some more: their time comes next. What the server had no room for has
-    /// none.
+impl ClassDelta {
+    /// From the histogram, which is read after the sums and may have a few more queries: the next reading has their sums. Statements
+    /// beyond the size of the server's table have no histogram.
     fn count(&self) -> i64 {
-        let buckets = &self.spread.buckets;
+        let buckets = &self.times.buckets;
         if buckets.is_empty() {
-            return to_i64(self.since.count);
+            return to_i64(self.sums.count);
         }
         buckets.iter().fold(0, |sum, (_, count)| to_i64(*count).saturating_add(sum))
     }
 
     fn into_row(self, host: &str, cluster: &str, ts_us: i64, width_us: i64) -> DigestRow {
         let n = self.count();
-        let Self { schema, since, spread, statement } = self;
+        let Self { schema, sums, times, statement } = self;
         DigestRow {
             ts_us,
             width_us,
             host: host.to_owned(),
             cluster: cluster.to_owned(),
             source: SOURCE.into(),
-            // Without a statement: what the server had no room for.
+            // Without a statement: beyond the size of the server's table.
             class: statement.map_or([0; 16], |statement| statement.class),
             n,
-            errors: to_i64(since.errors),
+            errors: to_i64(sums.errors),
             tainted: 0,
-            time_ns: to_i64(since.time_ps / PS_PER_NS),
-            max_ns: to_i64(spread.max_ns),
-            lock_ns: Some(to_i64(since.lock_ps / PS_PER_NS)),
-            rows_sent: Some(to_i64(since.rows_sent)),
-            rows_examined: Some(to_i64(since.rows_examined)),
-            rows_affected: Some(to_i64(since.rows_affected)),
+            time_ns: to_i64(sums.time_ps / PS_PER_NS),
+            max_ns: to_i64(times.max_ns),
+            lock_ns: Some(to_i64(sums.lock_ps / PS_PER_NS)),
+            rows_sent: Some(to_i64(sums.rows_sent)),
+            rows_examined: Some(to_i64(sums.rows_examined)),
+            rows_affected: Some(to_i64(sums.rows_affected)),
             bytes_sent: None,
             bytes_received: None,
             dbs: schema.into_iter().map(|schema| (schema, n)).collect(),
             users: Vec::new(),
-            histogram: spread.buckets,
+            histogram: times.buckets,
         }
     }
 }
@@ -263,7 +263,7 @@ fn check_counts(connection: &mut Connection) -> anyhow::Result<()> {
              run `toll capture --tap sockets` on its host"
         );
     }
-    let on = connection.query(IS_ON).map_err(explained)?;
+    let on = connection.query(IS_ON).map_err(explain_error)?;
     let is = |at: usize, word: &str| {
         on.rows.first().and_then(|row| row.get(at)?.as_deref()).is_some_and(|value| value == word)
     };
@@ -276,8 +276,8 @@ fn check_counts(connection: &mut Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With what to do.
-fn explained(error: Error) -> anyhow::Error {
+/// With its cause and its remedy.
+fn explain_error(error: Error) -> anyhow::Error {
     let why = match error.code() {
         code if DENIED.contains(&code) => "its user needs GRANT SELECT ON performance_schema.*",
         NO_SUCH_TABLE => "it keeps no histograms of response times: they came with MySQL 8.0",
@@ -287,7 +287,7 @@ fn explained(error: Error) -> anyhow::Error {
 }
 
 fn query(connection: &mut Connection, sql: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
-    Ok(connection.query(sql).map_err(explained)?.rows)
+    Ok(connection.query(sql).map_err(explain_error)?.rows)
 }
 
 fn number(row: &[Option<String>], at: usize) -> anyhow::Result<u64> {
@@ -327,7 +327,7 @@ fn read_sums(connection: &mut Connection) -> anyhow::Result<Vec<(Key, Sums)>> {
 }
 
 /// Condition of one class, by the index that the server has for it.
-fn is_of(key: &Key) -> String {
+fn class_condition(key: &Key) -> String {
     let is = |name: &str, value: &Option<String>| match value {
         Some(value) => format!("{name} = {}", sql_string(value)),
         None => format!("{name} IS NULL"),
@@ -337,7 +337,7 @@ fn is_of(key: &Key) -> String {
 
 /// Counts of one class, or of all.
 fn read_counts(connection: &mut Connection, of: Option<&Key>) -> anyhow::Result<BTreeMap<Key, Counts>> {
-    let of = of.map_or_else(String::new, |key| format!("{} AND ", is_of(key)));
+    let of = of.map_or_else(String::new, |key| format!("{} AND ", class_condition(key)));
     let sql = format!(
         "SELECT SCHEMA_NAME AS {MARK}, DIGEST, GROUP_CONCAT(BUCKET_NUMBER, ':', COUNT_BUCKET) \
          FROM performance_schema.events_statements_histogram_by_digest WHERE {of}COUNT_BUCKET > 0 \
@@ -360,12 +360,12 @@ fn parse_counts(text: &str) -> anyhow::Result<Counts> {
     buckets.collect()
 }
 
-/// `None`: of what the server had no room for.
+/// `None`: statements beyond the size of the server's table.
 fn read_statement(connection: &mut Connection, key: &Key) -> anyhow::Result<Option<Statement>> {
     if key.digest.is_none() {
         return Ok(None);
     }
-    let of = is_of(key);
+    let of = class_condition(key);
     let sql = format!(
         "SELECT DIGEST_TEXT AS {MARK} FROM performance_schema.events_statements_summary_by_digest WHERE {of}"
     );

@@ -78,7 +78,7 @@ pub fn statement_of(digest_text: &str) -> String {
     let mut statement = String::with_capacity(text.len());
     let (mut last, mut before_last) = ("", "");
     for token in tokens(&text) {
-        if !is_joined(before_last, last, token) && !statement.is_empty() {
+        if !has_no_space(before_last, last, token) && !statement.is_empty() {
             statement.push(' ');
         }
         match token {
@@ -112,7 +112,7 @@ fn push_name(statement: &mut String, token: &str) {
 }
 
 /// True where no space stands before `token`, which follows `last`.
-fn is_joined(before_last: &str, last: &str, token: &str) -> bool {
+fn has_no_space(before_last: &str, last: &str, token: &str) -> bool {
     if last == "(" || last == "." {
         return true;
     }

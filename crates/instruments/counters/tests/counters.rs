@@ -112,7 +112,7 @@ mod system_mysql {
     }
 
     #[test]
-    fn what_the_server_has_no_room_for_is_a_class_of_its_own() {
+    fn statements_beyond_the_size_of_the_servers_table_are_a_class_of_their_own() {
         let Some(server) = TestServer::mysql(&[ON[0], "--performance-schema-digests-size=3"]) else { return };
         let mut session = server.connect_as_root();
         run(&mut session, (0..3).map(|n| format!("SELECT 1 AS {}", ["a", "b", "c"][n])));

@@ -1,7 +1,7 @@
 //! Command `toll clean`: undoes changes that killed runs left behind.
 
 use super::console::{eprint_line, print_line};
-use super::login::{self, Login};
+use super::login::Login;
 use super::target::AddressArgs;
 use anyhow::Result;
 use clap::Args;
@@ -26,7 +26,8 @@ pub struct Clean {
 /// Exit code 1 if a change could not be undone.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
     let given = Login::choose(arguments.server.as_deref(), &arguments.address)?;
-    let credentials = Credentials { login: given.map(|login| login.target), password: login::env_password() };
+    let credentials =
+        Credentials { login: given.map(|login| login.target), password: toll_mysql::env_password() };
     let found = toll_journal::clean(&paths::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !print_cleaned(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, CleanState::Running { .. })) {

@@ -5,9 +5,9 @@
 
 use super::console::eprint_line;
 use super::target::AddressArgs;
-use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
-use toll_mysql::{Secret, Target};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use toll_mysql::Target;
 
 /// Login to an existing server.
 #[derive(Debug)]
@@ -41,26 +41,8 @@ impl Login {
 
     /// As [`Login::parse`], for callers that change the login before they use it: without the warning.
     pub fn read(text: &str) -> Result<Self> {
-        if text.contains("://") {
-            return Self::read_dsn(text);
-        }
-        Self::read_file(Path::new(text))
-            .with_context(|| format!("{text} is no DSN (mysql://...) and so is taken for an option file"))
-    }
-
-    pub fn read_dsn(dsn: &str) -> Result<Self> {
-        if Target::dsn_holds_password(dsn) {
-            bail!(
-                "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an \
-                 option file"
-            );
-        }
-        Ok(Self { target: with_env_password(Target::parse_dsn(dsn)?), defaults_file: None })
-    }
-
-    pub fn read_file(path: &Path) -> Result<Self> {
-        let target = with_env_password(Target::from_defaults_file(path)?);
-        Ok(Self { target, defaults_file: Some(path.to_owned()) })
+        let defaults_file = (!text.contains("://")).then(|| PathBuf::from(text));
+        Ok(Self { target: Target::from_login(text)?, defaults_file })
     }
 }
 
@@ -68,17 +50,4 @@ pub fn warn_if_exposed(target: &Target) {
     if let Some(warning) = target.exposure_warning() {
         eprint_line!("toll: {warning}");
     }
-}
-
-/// Adds the environment's password if there is no other.
-pub fn with_env_password(target: Target) -> Target {
-    match env_password() {
-        Some(password) if target.password.is_empty() => Target { password, ..target },
-        _ => target,
-    }
-}
-
-/// The environment's password, for any server.
-pub fn env_password() -> Option<Secret> {
-    std::env::var("MYSQL_PWD").ok().map(Secret::new)
 }

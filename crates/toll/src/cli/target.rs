@@ -1,6 +1,6 @@
 //! Connection options: server and login of every command, TLS and compression of `toll load` and `toll throttle`.
 
-use super::login::{Login, warn_if_exposed, with_env_password};
+use super::login::{Login, warn_if_exposed};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ impl AddressArgs {
     /// `target` with a password from the terminal, if one is to be asked for, or else from the environment.
     pub fn ask_password(&self, target: Target) -> Result<Target> {
         if !self.password {
-            return Ok(with_env_password(target));
+            return Ok(target.with_env_password());
         }
         let asked =
             rpassword::prompt_password("Password: ").context("cannot ask for a password: no terminal")?;
@@ -149,12 +149,11 @@ impl TargetArgs {
             return Ok(Login::read(server).context("in --server")?.target);
         }
         if let Some(dsn) = &self.dsn {
-            return Ok(Login::read_dsn(dsn)
-                .context("in --dsn (or give the whole address in TOLL_DSN)")?
-                .target);
+            return Target::from_public_dsn(dsn).context("in --dsn (or give the whole address in TOLL_DSN)");
         }
         if let Some(file) = &self.defaults_file {
-            return Ok(Login::read_file(file).context("in --defaults-file")?.target);
+            let target = Target::from_defaults_file(file).context("in --defaults-file")?;
+            return Ok(target.with_env_password());
         }
         match std::env::var("TOLL_DSN") {
             Ok(dsn) if !self.address.has_address() => Target::parse_dsn(&dsn).context("in TOLL_DSN"),

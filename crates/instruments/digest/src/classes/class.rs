@@ -10,7 +10,7 @@ use toll_wire::event::{CommandKind, Event, Flags};
 use toll_wire::fingerprint::QueryId;
 
 /// Text kept of a fingerprint or a sample, bytes. The identifier is of the whole.
-const TEXT_MAX: usize = 4_096;
+pub const TEXT_MAX: usize = 4_096;
 
 /// Names of [`Class::flags`], as slow logs write them.
 pub const FLAG_NAMES: [&str; 9] = [

@@ -14,7 +14,7 @@ mod rank;
 mod recent;
 mod time_bins;
 
-pub use class::{Class, FLAG_NAMES, Sample};
+pub use class::{Class, FLAG_NAMES, Sample, TEXT_MAX};
 pub use group::{Description, GroupBy};
 pub use histogram::{BUCKETS, HISTOGRAM_SCHEME, Histogram};
 pub use measure::Measure;

@@ -1,4 +1,4 @@
-//! Values that a histogram of wide buckets stands for.
+//! Conversion of a server's histogram, whose buckets are wide, to toll's buckets.
 //!
 //! The server's buckets are 4.7% wide (a fiftieth of a power of ten). A value is taken for the middle of its bucket, so that it
 //! is off by 2.3% at most. Sum and maximum come from its other counters, and are exact.
@@ -28,19 +28,18 @@ impl Bounds {
 
 /// Buckets of toll's histograms, and the greatest value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spread {
+pub struct Rebinned {
     pub buckets: Vec<(u16, u64)>,
     pub max_ns: u64,
 }
 
 /// `counts`: bucket and count, in order. `sum_ns`: of the values. `max_ns`: the greatest, where it is known.
 ///
-/// What comes of it does not contradict itself: as many times its least value is no more than the sum, and as many times its
-/// greatest no less.
-pub fn spread(counts: &[(Bounds, u64)], sum_ns: u64, max_ns: Option<u64>) -> Spread {
+/// The result agrees with the sum: the least value times the count is at most the sum, and the greatest at least.
+pub fn rebin(counts: &[(Bounds, u64)], sum_ns: u64, max_ns: Option<u64>) -> Rebinned {
     let n = counts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     if n == 0 {
-        return Spread::default();
+        return Rebinned::default();
     }
     let limit_ns = max_ns.unwrap_or(u64::MAX);
     let mut values: Vec<(u64, u64)> = Vec::with_capacity(counts.len() + 2);
@@ -63,7 +62,7 @@ pub fn spread(counts: &[(Bounds, u64)], sum_ns: u64, max_ns: Option<u64>) -> Spr
         histogram.record_many(value, count);
         max_ns = max_ns.max(value);
     }
-    Spread { buckets: histogram.buckets(), max_ns }
+    Rebinned { buckets: histogram.buckets(), max_ns }
 }
 
 fn take_one(value: Option<&mut (u64, u64)>) {
@@ -86,16 +85,16 @@ mod tests {
 
     #[test]
     fn one_value_is_exact_and_many_are_near() {
-        let one = spread(&[(bounds(50), 1)], 100_500, None);
+        let one = rebin(&[(bounds(50), 1)], 100_500, None);
         assert_eq!((one.max_ns, one.buckets.len()), (100_500, 1));
         let many =
-            spread(&[(bounds(50), 10), (bounds(100), 5)], 10 * 102_000 + 5 * 1_020_000, Some(1_040_000));
+            rebin(&[(bounds(50), 10), (bounds(100), 5)], 10 * 102_000 + 5 * 1_020_000, Some(1_040_000));
         assert_eq!(many.max_ns, 1_040_000);
         assert_eq!(many.buckets.iter().map(|(_, n)| n).sum::<u64>(), 15);
         let median = Histogram::of_buckets(&many.buckets).unwrap().quantile(0.5) as f64;
         assert!((median / 102_329.0 - 1.0).abs() < 0.01, "{median}");
         // The last bucket goes on for ever.
-        let endless = spread(&[(bounds(449), 3)], 3 << 50, None);
+        let endless = rebin(&[(bounds(449), 3)], 3 << 50, None);
         assert!(endless.max_ns >= 1 << 50, "{endless:?}");
     }
 
@@ -104,7 +103,7 @@ mod tests {
         for step in 0..4_000 {
             let value_ns = 11_000.0 * 1.005_f64.powi(step);
             let at = (50.0 * (value_ns / 10_000.0).log10()).floor() as i32;
-            let found = spread(&[(bounds(at), 1_000)], 1_000 * value_ns as u64, None);
+            let found = rebin(&[(bounds(at), 1_000)], 1_000 * value_ns as u64, None);
             let median_ns = Histogram::of_buckets(&found.buckets).unwrap().quantile(0.5) as f64;
             assert!((median_ns / value_ns - 1.0).abs() <= 0.032, "{value_ns}: {median_ns}");
         }
@@ -121,7 +120,7 @@ mod tests {
             let value = |of: &Bounds| of.low_ns + ((of.high_ns.min(of.low_ns.max(10_000) * 2) - of.low_ns) as f64 * within) as u64;
             let sum: u64 = counts.iter().map(|(of, n)| value(of) * n).sum();
             let max = counts.last().map(|(of, _)| value(of));
-            let found = spread(&counts, sum, max.filter(|_| knows_max));
+            let found = rebin(&counts, sum, max.filter(|_| knows_max));
             let n: u64 = counts.iter().map(|(_, n)| n).sum();
             prop_assert_eq!(found.buckets.iter().map(|(_, n)| n).sum::<u64>(), n);
             let measure = Measure::of_histogram(sum.into(), found.max_ns, &found.buckets).unwrap();
