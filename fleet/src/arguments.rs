@@ -186,7 +186,7 @@ pub enum Command {
         #[arg(long, value_name = "NUMBER", default_value = "1")]
         seed: u64,
     },
-    /// Rows of a statement on the tables digests, cluster_digests, texts and coverage
+    /// Rows of a statement on the tables digests, cluster_digests, fleet_digests, texts and coverage
     Sql {
         statement: String,
         #[command(flatten)]

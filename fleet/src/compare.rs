@@ -116,7 +116,7 @@ async fn digest_of(session: &SessionContext) -> anyhow::Result<Option<DigestResu
                sum(tainted) AS tainted, sum(time_ns) AS time_ns, max(max_ns) AS max_ns,
                min(CAST(ts AS BIGINT)) AS first, max(CAST(ts AS BIGINT) + width_us) AS last,
                toll_histogram(hist_bin, hist_n) AS histogram
-             FROM cluster_digests GROUP BY bin, class ORDER BY bin, class"
+             FROM fleet_digests GROUP BY bin, class ORDER BY bin, class"
         ),
     )
     .await?;

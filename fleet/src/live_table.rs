@@ -12,9 +12,11 @@ use datafusion::datasource::{MemTable, TableProvider, TableType};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::ExecutionPlan;
+use std::iter::successors;
 use std::sync::Arc;
 use toll_tables::{
-    Store, Table, cluster_path, empty_file, hour_of_path, live_files, read_manifests, table_of_path,
+    Store, Table, empty_file, folded_path, live_files, read_manifests, shard_of, shard_of_path, span_of_path,
+    table_of_path,
 };
 
 /// A table of a directory.
@@ -39,29 +41,30 @@ impl LiveTable {
         if self.table == Table::Texts { "first_seen" } else { "ts" }
     }
 
-    /// Files with rows of a range of time.
+    /// Files with rows that are chosen.
     ///
     /// # Errors
     /// A manifest cannot be read.
-    async fn files(&self, range: TimeRange) -> anyhow::Result<Vec<ListingTableUrl>> {
+    async fn files(&self, chosen: Chosen) -> anyhow::Result<Vec<ListingTableUrl>> {
         let (store, table) = (Arc::clone(&self.store), self.table);
         // A server that is slow is waited for, but not by threads that compute.
         let found = tokio::task::spawn_blocking(move || {
-            let manifests = read_manifests(&*store, range.days())?;
+            let manifests = read_manifests(&*store, chosen.range.days())?;
             let live = live_files(manifests.values());
-            let read_from = if table == Table::ClusterDigests { Table::Digests } else { table };
-            let of_table = live
-                .keys()
-                .filter(|path| table_of_path(path) == Some(read_from))
-                .filter(|path| hour_of_path(path).is_some_and(|hour| range.has_hour(hour)));
+            let of_table = (live.keys())
+                .filter(|path| table_of_path(path) == Some(table.finest()) && chosen.has_file(path));
             // What is not compacted yet has rows of hosts alone: other columns are the same.
-            let folded = |path: &str| {
-                let path = cluster_path(path).filter(|_| table == Table::ClusterDigests)?;
+            let as_folded = |path: &str, table: Table| {
+                let path = folded_path(path, table)?;
                 live.get_key_value(path.as_str()).map(|(path, _)| *path)
+            };
+            let coarsest = |path| {
+                let mut tables = successors(Some(table), |table| table.finer());
+                tables.find_map(|table| as_folded(path, table)).unwrap_or(path)
             };
             of_table
                 .map(|path| {
-                    let path = format!("{}/{}", store.location(), folded(path).unwrap_or(path));
+                    let path = format!("{}/{}", store.location(), coarsest(path));
                     ListingTableUrl::parse(&path).with_context(|| format!("{path} is no path of a file"))
                 })
                 .collect()
@@ -91,20 +94,66 @@ impl TableProvider for LiveTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let range = time_range(filters, self.time_column());
+        let chosen = Chosen { range: time_range(filters, self.time_column()), shards: shards(filters) };
         // All of its causes on one line, as of the program's other errors.
         let files =
-            self.files(range).await.map_err(|error| DataFusionError::Execution(format!("{error:#}")))?;
+            self.files(chosen).await.map_err(|error| DataFusionError::Execution(format!("{error:#}")))?;
         if files.is_empty() {
             let none = MemTable::try_new(self.schema(), vec![Vec::new()])?;
             return none.scan(state, projection, filters, limit).await;
         }
-        let options = ListingOptions::new(Arc::new(ParquetFormat::default()));
+        let format = ParquetFormat::default().with_options(state.default_table_options().parquet);
+        let options = ListingOptions::new(Arc::new(format));
         let config = ListingTableConfig::new_with_multi_paths(files)
             .with_listing_options(options)
             .with_schema(self.schema());
         ListingTable::try_new(config)?.scan(state, projection, filters, limit).await
     }
+}
+
+/// Files that conditions leave.
+struct Chosen {
+    range: TimeRange,
+    /// `None`: all.
+    shards: Option<Vec<u8>>,
+}
+
+impl Chosen {
+    fn has_file(&self, path: &str) -> bool {
+        let has_shard = |shards: &Vec<u8>| shard_of_path(path).is_some_and(|shard| shards.contains(&shard));
+        span_of_path(path).is_some_and(|span| self.range.overlaps(span))
+            && self.shards.as_ref().is_none_or(has_shard)
+    }
+}
+
+/// Shards of the clusters that conditions name; `None`: they leave all.
+fn shards(filters: &[Expr]) -> Option<Vec<u8>> {
+    let clusters = filters.iter().find_map(clusters)?;
+    Some(clusters.into_iter().map(shard_of).collect())
+}
+
+/// Clusters of which a condition leaves those alone; `None`: it leaves others too.
+fn clusters(filter: &Expr) -> Option<Vec<&str>> {
+    let is_cluster = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "cluster");
+    match filter {
+        Expr::BinaryExpr(compared) if compared.op == Operator::Or => {
+            let (mut either, mut or) = (clusters(&compared.left)?, clusters(&compared.right)?);
+            either.append(&mut or);
+            Some(either)
+        }
+        Expr::BinaryExpr(compared) if compared.op == Operator::Eq => {
+            match (&*compared.left, &*compared.right) {
+                (column, value) | (value, column) if is_cluster(column) => Some(vec![name(value)?]),
+                _ => None,
+            }
+        }
+        Expr::InList(list) if !list.negated && is_cluster(&list.expr) => list.list.iter().map(name).collect(),
+        _ => None,
+    }
+}
+
+fn name(expr: &Expr) -> Option<&str> {
+    if let Expr::Literal(value, _) = expr { value.try_as_str().flatten() } else { None }
 }
 
 /// The time that conditions on a column leave: all of it, where they are of another form.
@@ -167,5 +216,29 @@ mod tests {
         ] {
             assert_eq!(time_range(&filters, "ts"), TimeRange { since_us, until_us }, "{filters:?}");
         }
+    }
+
+    #[test]
+    fn conditions_on_the_cluster_choose_shards_and_others_do_not() {
+        let cluster = || col("cluster");
+        for (filter, expected) in [
+            (cluster().eq(lit("a")), Some(vec!["a"])),
+            (lit("a").eq(cluster()), Some(vec!["a"])),
+            (cluster().in_list(vec![lit("a"), lit("b")], false), Some(vec!["a", "b"])),
+            (cluster().eq(lit("a")).or(cluster().eq(lit("b"))), Some(vec!["a", "b"])),
+            (cluster().in_list(vec![lit("a")], true), None),
+            (cluster().in_list(vec![lit("a"), col("host")], false), None),
+            (cluster().eq(lit("a")).or(col("n").eq(lit(1))), None),
+            (cluster().not_eq(lit("a")), None),
+            (cluster().eq(col("host")), None),
+            (col("host").eq(lit("a")), None),
+        ] {
+            assert_eq!(clusters(&filter), expected, "{filter:?}");
+        }
+        let shards = shards(&[col("n").gt(lit(1)), cluster().eq(lit("a"))]);
+        let chosen = Chosen { range: TimeRange::ALL, shards };
+        let path = |shard: u8| format!("digests/v=1/day=2025-11-26/hour=all/shard={shard:02}/a.parquet");
+        let files: Vec<u8> = (0..16).filter(|shard| chosen.has_file(&path(*shard))).collect();
+        assert_eq!(files, [shard_of("a")]);
     }
 }

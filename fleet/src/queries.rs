@@ -62,7 +62,7 @@ pub fn checked_id(id: &str) -> anyhow::Result<&str> {
 fn ranked(limit: usize) -> String {
     format!(
         "SELECT upper(encode(class, 'hex')) AS class, time_ns, sum(time_ns) OVER () AS whole_ns
-FROM (SELECT class, sum(time_ns) AS time_ns FROM cluster_digests GROUP BY class) AS of_class
+FROM (SELECT class, sum(time_ns) AS time_ns FROM fleet_digests GROUP BY class) AS of_class
 ORDER BY time_ns DESC, class LIMIT {limit}"
     )
 }
@@ -76,7 +76,7 @@ fn top(ids: &[String], whole_ns: i64) -> String {
         "WITH of_class AS (
   SELECT class, sum(time_ns) AS time_ns, sum(n) AS n, sum(errors) AS errors, max(max_ns) AS max_ns,
     toll_histogram(hist_bin, hist_n) AS histogram
-  FROM cluster_digests WHERE class IN ({ids}) GROUP BY class
+  FROM fleet_digests WHERE class IN ({ids}) GROUP BY class
 ), on_hosts AS (
   SELECT class, count(DISTINCT host) AS hosts FROM digests WHERE class IN ({ids}) GROUP BY class
 ), named AS (
@@ -95,12 +95,12 @@ ORDER BY time_s DESC, class"
 fn load(limit: usize, step_us: i64) -> String {
     format!(
         "WITH shown AS (
-  SELECT class FROM cluster_digests GROUP BY class ORDER BY sum(time_ns) DESC, class LIMIT {limit}
+  SELECT class FROM fleet_digests GROUP BY class ORDER BY sum(time_ns) DESC, class LIMIT {limit}
 ), named AS (
   SELECT class, min(summary) AS summary FROM texts GROUP BY class
 ), steps AS (
   SELECT CAST(ts AS BIGINT) / {step_us} * {step_us} AS begin_us, shown.class AS class, sum(time_ns) / {step_us}.0 / 1000 AS active
-  FROM cluster_digests AS of_cluster LEFT JOIN shown ON shown.class = of_cluster.class GROUP BY 1, 2
+  FROM fleet_digests AS digest LEFT JOIN shown ON shown.class = digest.class GROUP BY 1, 2
 )
 SELECT begin_us, {step_us} AS step_us, coalesce(upper(encode(steps.class, 'hex')), '') AS class,
   CASE WHEN steps.class IS NULL THEN '' ELSE coalesce(summary, '(not kept apart)') END AS summary, active

@@ -11,12 +11,13 @@ use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use std::iter::successors;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use toll_digest::TimeBound;
 use toll_sys::memory::available_bytes;
 use toll_sys::s3_settings::read_settings;
-use toll_tables::{Location, Store, Table, is_empty};
+use toll_tables::{Location, Span, Store, Table, is_empty};
 
 /// Unix time, microseconds: `since` is in the range, `until` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +29,8 @@ pub struct TimeRange {
 impl TimeRange {
     pub const ALL: Self = Self { since_us: i64::MIN, until_us: i64::MAX };
 
-    pub fn has_hour(self, hour: i64) -> bool {
-        let begin_us = hour.saturating_mul(HOUR_US);
-        begin_us.saturating_add(HOUR_US) > self.since_us && begin_us < self.until_us
+    pub fn overlaps(self, span: Span) -> bool {
+        span.end_us() > self.since_us && span.begin_us() < self.until_us
     }
 
     /// Its days since 1970.
@@ -55,8 +55,7 @@ pub fn unix_us(bound: TimeBound) -> i64 {
 
 /// Memory that questions may take even where less is free.
 const MIN_MEMORY_BYTES: usize = 256 << 20;
-const HOUR_US: i64 = 3_600_000_000;
-const DAY_US: i64 = 24 * HOUR_US;
+const DAY_US: i64 = 86_400_000_000;
 
 /// Tables of a directory or bucket, and the memory of all questions about them.
 pub struct Tables {
@@ -115,7 +114,9 @@ impl Tables {
             .with_information_schema(true)
             .set_str("datafusion.sql_parser.dialect", "postgresql")
             // Columns of rows that a condition leaves out are not decoded: histograms are most of a file.
-            .set_bool("datafusion.execution.parquet.pushdown_filters", true);
+            .set_bool("datafusion.execution.parquet.pushdown_filters", true)
+            // There are none, and to look for them in each group of rows took longer than to open the files.
+            .set_bool("datafusion.execution.parquet.bloom_filter_on_read", false);
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(self.worker_runtime()?)
@@ -136,12 +137,14 @@ impl Tables {
     /// As [`Self::session`].
     pub async fn within(&self, range: TimeRange, of: Option<Expr>) -> anyhow::Result<SessionContext> {
         let session = self.session()?;
-        // Rows without hosts cannot be chosen by them.
-        let chooses_hosts =
-            of.as_ref().is_some_and(|of| of.column_refs().iter().any(|column| column.name == "host"));
+        let is_chosen_by = |column: &&str| {
+            of.as_ref().is_some_and(|of| of.column_refs().iter().any(|of| of.name == **column))
+        };
         for table in Table::ALL {
-            let is_without_hosts = table == Table::ClusterDigests;
-            let from = if is_without_hosts && chooses_hosts { Table::Digests } else { table };
+            // Rows without hosts cannot be chosen by them.
+            let mut tables = successors(Some(table), |table| table.finer());
+            let from = tables.find(|table| !table.folded_columns().iter().any(is_chosen_by));
+            let from = from.unwrap_or(table);
             let frame = session.table(from.name()).await?;
             let frame = match (table, &of) {
                 (Table::Texts, _) => frame.filter(within("first_seen", range.whole_days()))?,

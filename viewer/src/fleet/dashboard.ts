@@ -34,9 +34,12 @@ class Sql implements Builder<Dataquery> {
 
 const TOP = `WITH ranked AS (
   SELECT class, sum(time_ns) AS time_ns, sum(n) AS n, sum(errors) AS errors, max(max_ns) AS max_ns
-  FROM digests WHERE ${CHOSEN} GROUP BY class ORDER BY time_ns DESC LIMIT 20
+  FROM cluster_digests WHERE ${CHOSEN} GROUP BY class ORDER BY time_ns DESC LIMIT 20
 ), merged AS (
-  SELECT class, toll_histogram(hist_bin, hist_n) AS histogram, count(DISTINCT host) AS hosts
+  SELECT class, toll_histogram(hist_bin, hist_n) AS histogram
+  FROM cluster_digests WHERE ${CHOSEN} AND class IN (SELECT class FROM ranked) GROUP BY class
+), on_hosts AS (
+  SELECT class, count(DISTINCT host) AS hosts
   FROM digests WHERE ${CHOSEN} AND class IN (SELECT class FROM ranked) GROUP BY class
 ), named AS (
   SELECT class, min(summary) AS summary, min(fingerprint) AS fingerprint FROM texts GROUP BY class
@@ -45,25 +48,26 @@ SELECT coalesce(summary, '(not kept apart)') AS query, n, time_ns / 1e9 AS "time
   least(toll_quantile(histogram, 0.5), max_ns) / 1e6 AS "p50, ms",
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS "p99, ms", max_ns / 1e6 AS "max, ms", errors, hosts,
   upper(encode(ranked.class, 'hex')) AS class, coalesce(fingerprint, '') AS fingerprint
-FROM ranked JOIN merged ON merged.class = ranked.class LEFT JOIN named ON named.class = ranked.class
+FROM ranked JOIN merged ON merged.class = ranked.class LEFT JOIN on_hosts ON on_hosts.class = ranked.class
+  LEFT JOIN named ON named.class = ranked.class
 ORDER BY time_ns DESC`;
 
 const LOAD = `WITH top AS (
-  SELECT class FROM digests WHERE ${CHOSEN} GROUP BY class ORDER BY sum(time_ns) DESC LIMIT 10
+  SELECT class FROM cluster_digests WHERE ${CHOSEN} GROUP BY class ORDER BY sum(time_ns) DESC LIMIT 10
 ), named AS (
   SELECT class, min(summary) AS summary FROM texts GROUP BY class
 )
 SELECT ${TIME}, coalesce(summary, '(not kept apart)') AS metric, sum(time_ns) / 1e9 AS value
-FROM digests LEFT JOIN named ON named.class = digests.class
-WHERE ${CHOSEN} AND digests.class IN (SELECT class FROM top)
+FROM cluster_digests AS digest LEFT JOIN named ON named.class = digest.class
+WHERE ${CHOSEN} AND digest.class IN (SELECT class FROM top)
 GROUP BY 1, 2 ORDER BY 1, 2`;
 
 const P99 = `SELECT ${TIME}, cluster AS metric,
   least(toll_quantile(toll_histogram(hist_bin, hist_n), 0.99), max(max_ns)) / 1e6 AS value
-FROM digests WHERE ${CHOSEN} GROUP BY 1, 2 ORDER BY 1, 2`;
+FROM cluster_digests WHERE ${CHOSEN} GROUP BY 1, 2 ORDER BY 1, 2`;
 
 const QUERIES = `SELECT ${TIME}, cluster AS metric, sum(n) AS value
-FROM digests WHERE ${CHOSEN} GROUP BY 1, 2 ORDER BY 1, 2`;
+FROM cluster_digests WHERE ${CHOSEN} GROUP BY 1, 2 ORDER BY 1, 2`;
 
 const HOSTS = `WITH of_host AS (
   SELECT cluster, host, class, sum(n) AS n, sum(time_ns) AS time_ns FROM digests WHERE ${CHOSEN} GROUP BY cluster, host, class

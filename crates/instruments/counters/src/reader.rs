@@ -171,7 +171,7 @@ impl CounterReader {
             deltas.into_iter().map(|class| class.into_row(&self.host, &self.cluster, begin_us, width_us));
         RowSet {
             // Two of the server's classes may be one of toll's.
-            digests: merge_digests(rows, 1),
+            digests: merge_digests(rows.collect(), 1),
             texts,
             coverage: vec![CoverageRow {
                 ts_us: begin_us,

@@ -2,6 +2,7 @@
 
 use super::lists::Lists;
 use anyhow::Context;
+use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{
     ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int64Type,
@@ -13,8 +14,6 @@ use parquet::schema::types::ColumnPath;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Rows of a group: what a reader skips, or reads, as a whole.
-const GROUP_ROWS: usize = 1 << 18;
 /// Of a page of lists, histograms among them, before compression: what a reader of some classes decompresses as a whole. Some 20
 /// wide histograms.
 const LIST_PAGE_BYTES: usize = 8 << 10;
@@ -38,45 +37,82 @@ pub enum Values {
 /// A column's name and values.
 pub type Column = (&'static str, Values);
 
-/// Writes the columns, which have the same number of rows, as a Parquet file.
-///
-/// # Errors
-/// `out` does not take it.
-pub fn write_table(columns: &[Column], out: impl Write + Send) -> anyhow::Result<()> {
-    let rows = columns.first().map_or(0, |(_, values)| values.len());
-    let schema = parse_message_type(&message(columns)).context("no schema")?;
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_created_by(concat!("toll ", env!("CARGO_PKG_VERSION")).to_owned());
-    let is_of_numbers = |values: &Values| matches!(values, Values::IntList(_));
-    let lists =
-        columns.iter().filter(|(_, values)| is_of_numbers(values) || matches!(values, Values::TextList(_)));
-    let properties = lists.fold(properties, |properties, (name, values)| {
-        let path = ColumnPath::new([*name, "list", "element"].map(str::to_owned).to_vec());
-        // Nobody chooses rows by the least and greatest of a list, which would be kept for each of many pages.
-        let properties = properties
-            .set_column_data_page_size_limit(path.clone(), LIST_PAGE_BYTES)
-            .set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
-        if !is_of_numbers(values) {
-            return properties;
-        }
-        // Buckets ascend, and counts are of all sizes: numbers of a dictionary are not bytes that zstd can tell apart.
-        properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
-    });
-    let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?;
-    for begin in (0..rows).step_by(GROUP_ROWS) {
-        let range = begin..(begin + GROUP_ROWS).min(rows);
-        let mut group = file.next_row_group()?;
+/// A Parquet file being written.
+pub struct TableFile<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    rows: usize,
+}
+
+impl<W: Write + Send> TableFile<W> {
+    /// `columns`: their names and types; their values are not written.
+    ///
+    /// # Errors
+    /// `out` does not take it.
+    pub fn new(columns: &[Column], out: W) -> anyhow::Result<Self> {
+        let schema = parse_message_type(&message(columns)).context("no schema")?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+            .set_created_by(concat!("toll ", env!("CARGO_PKG_VERSION")).to_owned());
+        let is_of_numbers = |values: &Values| matches!(values, Values::IntList(_));
+        let lists = (columns.iter())
+            .filter(|(_, values)| is_of_numbers(values) || matches!(values, Values::TextList(_)));
+        let properties = lists.fold(properties, |properties, (name, values)| {
+            let path = ColumnPath::new([*name, "list", "element"].map(str::to_owned).to_vec());
+            // Nobody chooses rows by the least and greatest of a list, which would be kept for each of many pages.
+            let properties = properties
+                .set_column_data_page_size_limit(path.clone(), LIST_PAGE_BYTES)
+                .set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+            if !is_of_numbers(values) {
+                return properties;
+            }
+            // Buckets ascend, and counts are of all sizes: numbers of a dictionary are not bytes that zstd can tell apart.
+            properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+        });
+        let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?;
+        Ok(Self { file, rows: 0 })
+    }
+
+    /// Adds rows of the columns, which have the same number of them: what a reader skips, or reads, as a whole.
+    ///
+    /// # Errors
+    /// `out` does not take it.
+    pub fn write_group(&mut self, columns: &[Column]) -> anyhow::Result<()> {
+        let mut group = self.file.next_row_group()?;
         for (_, values) in columns {
             let column = group.next_column()?.context("fewer columns than the schema has")?;
-            values.write(range.clone(), column)?;
+            values.write(column)?;
         }
         group.close()?;
+        self.rows += columns.first().map_or(0, |(_, values)| values.len());
+        Ok(())
     }
-    file.close()?;
-    Ok(())
+
+    /// Written so far.
+    pub fn bytes(&self) -> usize {
+        self.file.bytes_written()
+    }
+
+    /// Ends the file, and returns its rows.
+    ///
+    /// # Errors
+    /// `out` does not take it.
+    pub fn finish(self) -> anyhow::Result<(usize, W)> {
+        Ok((self.rows, self.file.into_inner()?))
+    }
+}
+
+/// The columns as a Parquet file.
+///
+/// # Errors
+/// Never, but for a fault of the library.
+pub fn table_bytes(columns: &[Column]) -> anyhow::Result<Vec<u8>> {
+    let mut file = TableFile::new(columns, Vec::new())?;
+    if columns.first().is_some_and(|(_, values)| values.len() > 0) {
+        file.write_group(columns)?;
+    }
+    Ok(file.finish()?.1)
 }
 
 /// The schema in Parquet's own words.
@@ -116,48 +152,48 @@ impl Values {
         }
     }
 
-    fn write(
-        &self,
-        rows: std::ops::Range<usize>,
-        mut column: SerializedColumnWriter<'_>,
-    ) -> anyhow::Result<()> {
+    fn write(&self, mut column: SerializedColumnWriter<'_>) -> anyhow::Result<()> {
         match self {
             Self::Int(values) | Self::Time(values) => {
-                column.typed::<Int64Type>().write_batch(&values[rows], None, None)?;
+                column.typed::<Int64Type>().write_batch(values, None, None)?;
             }
             Self::OptionalInt(values) => {
-                let levels: Vec<i16> = values[rows.clone()].iter().map(|v| i16::from(v.is_some())).collect();
-                let present: Vec<i64> = values[rows].iter().flatten().copied().collect();
+                let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
+                let present: Vec<i64> = values.iter().flatten().copied().collect();
                 column.typed::<Int64Type>().write_batch(&present, Some(&levels), None)?;
             }
             Self::Float(values) => {
-                column.typed::<DoubleType>().write_batch(&values[rows], None, None)?;
+                column.typed::<DoubleType>().write_batch(values, None, None)?;
             }
             Self::Text(values) => {
-                let texts: Vec<ByteArray> = values[rows].iter().map(|text| text.as_str().into()).collect();
+                let texts: Vec<ByteArray> = end_to_end(values);
                 column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
             }
             Self::Id(values) => {
-                let ids: Vec<FixedLenByteArray> = values[rows].iter().map(|id| id.to_vec().into()).collect();
+                let ids: Vec<ByteArray> = end_to_end(values);
+                let ids: Vec<FixedLenByteArray> = ids.into_iter().map(Into::into).collect();
                 column.typed::<FixedLenByteArrayType>().write_batch(&ids, None, None)?;
             }
-            Self::IntList(values) => {
-                let (defined, repeated) = list_levels(values.lengths(rows.clone()));
-                column.typed::<Int64Type>().write_batch(
-                    values.values(rows),
-                    Some(&defined),
-                    Some(&repeated),
-                )?;
+            Self::IntList(lists) => {
+                let (defined, repeated) = list_levels(lists.lengths());
+                column.typed::<Int64Type>().write_batch(lists.values(), Some(&defined), Some(&repeated))?;
             }
-            Self::TextList(values) => {
-                let (defined, repeated) = list_levels(values.lengths(rows.clone()));
-                let flat: Vec<ByteArray> =
-                    values.values(rows).iter().map(|text| text.as_str().into()).collect();
+            Self::TextList(lists) => {
+                let (defined, repeated) = list_levels(lists.lengths());
+                let flat: Vec<ByteArray> = end_to_end(lists.values());
                 column.typed::<ByteArrayType>().write_batch(&flat, Some(&defined), Some(&repeated))?;
             }
         }
         Ok(column.close()?)
     }
+}
+
+/// Parts of one allocation, not each in one of its own.
+fn end_to_end(values: &[impl AsRef<[u8]>]) -> Vec<ByteArray> {
+    let mut all = Vec::with_capacity(values.iter().map(|value| value.as_ref().len()).sum());
+    values.iter().for_each(|value| all.extend_from_slice(value.as_ref()));
+    let mut rest = Bytes::from(all);
+    values.iter().map(|value| rest.split_to(value.as_ref().len()).into()).collect()
 }
 
 /// Levels of definition and of repetition of lists of these lengths.
@@ -190,8 +226,7 @@ mod tests {
             ("bins", Values::IntList([vec![3, 4], vec![], vec![9]].into_iter().collect())),
             ("dbs", Values::TextList([vec![], vec!["x".into(), "y".into()], vec![]].into_iter().collect())),
         ];
-        let mut bytes = Vec::new();
-        write_table(&columns, &mut bytes).unwrap();
+        let bytes = table_bytes(&columns).unwrap();
         let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let rows: Vec<String> =
             file.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();

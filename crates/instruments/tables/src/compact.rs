@@ -4,17 +4,19 @@
 //! Every row counts once at every moment, whenever the process is killed: a manifest that is written last replaces the files
 //! that the new ones are made of, and only then are those removed. Two compactions of one directory exclude each other.
 
-use super::column::{Column, write_table};
-use super::column_reader::read_table;
+use super::column::{Column, table_bytes};
+use super::column_reader::TableReader;
+use super::fold::FoldedFiles;
 use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests};
-use super::merge::{
-    coverage_rows, digest_rows, fold_hosts, merge_coverage, merge_digests, merge_texts, text_rows,
-};
-use super::place::{self, HOUR_US, Table};
-use super::rows::{cluster_digest_table, coverage_table, digest_table, text_table};
-use super::store::Store;
-use anyhow::{Context, bail, ensure};
+use super::merge::{coverage_rows, merge_coverage, merge_texts, text_rows};
+use super::place::{self, HOUR_US, Span, Table};
+use super::rows::{coverage_table, text_table};
+use super::sorted::SortedRows;
+use super::store::{Lock, Store};
+use anyhow::{Context, ensure};
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,20 +30,32 @@ pub enum Grain {
 }
 
 impl Grain {
-    /// Of the files that become one: they lie by hours.
-    fn hours(self) -> i64 {
-        match self {
-            Self::TenMinutes | Self::Hour => 1,
-            Self::Day => 24,
-        }
-    }
-
     fn us(self) -> i64 {
         match self {
             Self::TenMinutes => HOUR_US / 6,
-            Self::Hour | Self::Day => self.hours() * HOUR_US,
+            Self::Hour => HOUR_US,
+            Self::Day => 24 * HOUR_US,
         }
     }
+
+    /// First files become one for each hour that has ended, then those one for each such day.
+    fn passes(self) -> [Pass; 2] {
+        let hours = Pass {
+            span_of: |span| Some(span).filter(|span| matches!(span, Span::Hour(_))),
+            grain_us: self.us().min(HOUR_US),
+        };
+        [hours, Pass { span_of: |span| Some(Span::Day(span.day())), grain_us: self.us() }]
+    }
+}
+
+/// Rows of a file that are decoded at once.
+const READ_ROWS: usize = 8_192;
+
+/// Files that become one, and the length of the stretches that their rows are merged to.
+struct Pass {
+    /// Of what a file becomes part of; `None`: it stays.
+    span_of: fn(Span) -> Option<Span>,
+    grain_us: i64,
 }
 
 /// What a compaction did.
@@ -72,127 +86,144 @@ pub fn compact(
     let store = &**store;
     // A compaction may have been killed before it had removed what it had replaced.
     remove_replaced(store)?;
-    let due = due(&read_manifests(store, ALL_DAYS)?, grain, until_us);
     let mut done = Compacted::default();
-    let all = due.len() as u64;
-    for (number, (stretch, groups)) in (0..).zip(due) {
-        progress(number, all);
-        if stop.load(Ordering::Relaxed) {
-            break;
+    let passes = grain.passes();
+    let mut manifests = read_manifests(store, ALL_DAYS)?;
+    let all = passes.iter().map(|pass| due(&manifests, pass, until_us).len() as u64).sum();
+    for pass in &passes {
+        for (span, groups) in due(&manifests, pass, until_us) {
+            progress(done.stretches, all);
+            if stop.load(Ordering::Relaxed) {
+                return Ok(done);
+            }
+            let mut merge = Merge {
+                store,
+                lock: &mut *lock,
+                span,
+                grain_us: pass.grain_us,
+                manifest: Manifest { grain_us: pass.grain_us, ..Manifest::new() },
+            };
+            for (&(table, shard), files) in &groups {
+                merge.merge(table, shard, files)?;
+            }
+            let manifest = merge.manifest;
+            done.add(groups.values().flatten(), &manifest.files);
+            let name = hash(manifest.replaces.iter());
+            manifest.write(store, span.day(), &name)?;
+            manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
         }
-        lock.renew()?;
-        let hour = stretch * grain.hours();
-        let mut manifest = Manifest { grain_us: grain.us(), ..Manifest::new() };
-        for ((table, shard), files) in groups {
-            merge_group(store, &Group { table, shard, hour, grain }, &files, &mut manifest)?;
-            done.files_before += files.len() as u64;
-            done.rows_before += rows_of(&files);
-            done.bytes_before += files.iter().map(|file| file.bytes).sum::<u64>();
-        }
-        done.stretches += 1;
-        done.files_after += manifest.files.len() as u64;
-        done.rows_after += rows_of(&manifest.files);
-        done.bytes_after += manifest.files.iter().map(|file| file.bytes).sum::<u64>();
-        let name = hash(manifest.replaces.iter());
-        manifest.write(store, hour, &name)?;
-        manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
+        manifests = read_manifests(store, ALL_DAYS)?;
     }
     remove_replaced(store)?;
     Ok(done)
 }
 
+impl Compacted {
+    fn add<'a>(&mut self, before: impl Iterator<Item = &'a ManifestFile> + Clone, after: &[ManifestFile]) {
+        let bytes =
+            |files: &mut dyn Iterator<Item = &ManifestFile>| files.map(|file| file.bytes).sum::<u64>();
+        self.stretches += 1;
+        self.files_before += before.clone().count() as u64;
+        self.files_after += after.len() as u64;
+        self.rows_before += rows_of(before.clone());
+        self.rows_after += rows_of(after.iter());
+        self.bytes_before += bytes(&mut before.clone());
+        self.bytes_after += bytes(&mut after.iter());
+    }
+}
+
 /// Each once: those of digests stand without their hosts again.
-fn rows_of(files: &[ManifestFile]) -> u64 {
-    let once = files.iter().filter(|file| place::table_of_path(&file.path) != Some(Table::ClusterDigests));
+fn rows_of<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> u64 {
+    let is_folded = |table: Table| table != table.finest();
+    let once = files.filter(|file| !place::table_of_path(&file.path).is_some_and(is_folded));
     once.map(|file| file.rows).sum()
 }
 
 /// Table and number of the shard.
 type GroupKey = (Table, u8);
 
-/// Files to merge, by stretch of time (in hours or days since 1970), table and shard; those of digests with what is made of them.
+/// Files to merge, by what they become, table and shard; those of digests with what is made of them.
 fn due(
     manifests: &BTreeMap<String, Manifest>,
-    grain: Grain,
+    pass: &Pass,
     until_us: i64,
-) -> BTreeMap<i64, BTreeMap<GroupKey, Vec<ManifestFile>>> {
+) -> BTreeMap<Span, BTreeMap<GroupKey, Vec<ManifestFile>>> {
     let merged: BTreeSet<&str> = manifests
         .values()
-        .filter(|manifest| manifest.grain_us >= grain.us())
+        .filter(|manifest| manifest.grain_us >= pass.grain_us)
         .flat_map(|manifest| &manifest.files)
         .map(|file| file.path.as_str())
         .collect();
-    let mut stretches = BTreeMap::<i64, BTreeMap<GroupKey, Vec<ManifestFile>>>::new();
+    let mut spans = BTreeMap::<Span, BTreeMap<GroupKey, Vec<ManifestFile>>>::new();
+    let mut is_due = BTreeSet::new();
     for (path, file) in live_files(manifests.values()) {
-        let place = place::table_of_path(path).zip(place::hour_of_path(path)).zip(place::shard_of_path(path));
-        let Some(((table, hour), shard)) = place else { continue };
+        let place = place::table_of_path(path).zip(place::span_of_path(path)).zip(place::shard_of_path(path));
+        let Some(((table, of_file), shard)) = place else { continue };
+        let Some(span) = (pass.span_of)(of_file).filter(|span| span.end_us() <= until_us) else { continue };
         // What is made of digests is replaced with them.
-        let table = if table == Table::ClusterDigests { Table::Digests } else { table };
-        let stretch = hour.div_euclid(grain.hours());
-        if (stretch + 1).saturating_mul(grain.hours() * HOUR_US) <= until_us {
-            let groups = stretches.entry(stretch).or_default();
-            groups.entry((table, shard)).or_default().push(file.clone());
+        let key = (table.finest(), shard);
+        spans.entry(span).or_default().entry(key).or_default().push(file.clone());
+        if of_file != span || !merged.contains(path) {
+            is_due.insert((span, key));
         }
     }
-    for groups in stretches.values_mut() {
-        groups.retain(|_, files| files.iter().any(|file| !merged.contains(file.path.as_str())));
+    for (span, groups) in &mut spans {
+        groups.retain(|key, _| is_due.contains(&(*span, *key)));
     }
-    stretches.retain(|_, groups| !groups.is_empty());
-    stretches
+    spans.retain(|_, groups| !groups.is_empty());
+    spans
 }
 
-struct Group {
-    table: Table,
-    shard: u8,
-    /// At which they begin, since 1970.
-    hour: i64,
-    grain: Grain,
+/// Files of an hour or a day on their way into one for each table and shard.
+struct Merge<'a> {
+    store: &'a dyn Store,
+    lock: &'a mut dyn Lock,
+    span: Span,
+    grain_us: i64,
+    manifest: Manifest,
 }
 
-/// Writes the rows of the files as one file for each table. Digests are written without their hosts, too.
-fn merge_group(
-    store: &dyn Store,
-    group: &Group,
-    files: &[ManifestFile],
-    manifest: &mut Manifest,
-) -> anyhow::Result<()> {
-    let Group { table, shard, hour, grain } = *group;
-    let name = hash(files.iter().map(|file| &file.path));
-    let mut put = |table, rows, columns: &[Column]| {
-        let mut bytes = Vec::new();
-        write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
-        let dir = place::shard_directory(table, hour, shard)?;
-        let path = format!("{dir}/{name}.parquet");
-        store.put(&path, &bytes)?;
-        manifest.files.push(ManifestFile::of(path, rows, &bytes));
-        anyhow::Ok(())
-    };
-    let (rows, columns) = match table {
-        Table::Digests => {
-            let is_of_hosts = |file: &&ManifestFile| place::table_of_path(&file.path) == Some(table);
-            let files: Vec<ManifestFile> = files.iter().filter(is_of_hosts).cloned().collect();
-            let rows = FileRows::new(store, &files, || digest_table(Vec::new()), digest_rows);
-            let merged = rows.take_all(|rows| merge_digests(rows, grain.us()))?;
-            if let Some(folded) = fold_hosts(&merged) {
-                put(Table::ClusterDigests, folded.len(), &cluster_digest_table(folded.iter().collect()))?;
+impl Merge<'_> {
+    fn merge(&mut self, table: Table, shard: u8, files: &[ManifestFile]) -> anyhow::Result<()> {
+        self.lock.renew()?;
+        let name = hash(files.iter().map(|file| &file.path));
+        match table.finest() {
+            Table::Digests | Table::ClusterDigests | Table::FleetDigests => {
+                let is_of_hosts = |file: &&ManifestFile| place::table_of_path(&file.path) == Some(table);
+                let files: Vec<ManifestFile> = files.iter().filter(is_of_hosts).cloned().collect();
+                let mut rows = SortedRows::open(self.store, &files)?;
+                let mut folded = FoldedFiles::new(self.grain_us, |file| {
+                    self.lock.renew()?;
+                    self.put(file.table, shard, &file.name(&name), file.rows, &file.bytes)
+                });
+                while let Some(row) = rows.next()? {
+                    folded.add(Cow::Owned(row))?;
+                }
+                folded.finish()?;
             }
-            (merged.len(), digest_table(merged.iter().collect()))
+            Table::Texts => {
+                let rows = FileRows::new(self.store, files, || text_table(Vec::new()), text_rows);
+                let merged = rows.take_all(|rows| merge_texts(rows))?;
+                let bytes = table_bytes(&text_table(merged.iter().collect()))?;
+                self.put(table, shard, &name, merged.len(), &bytes)?;
+            }
+            Table::Coverage => {
+                let rows = FileRows::new(self.store, files, || coverage_table(&[]), coverage_rows);
+                let merged = rows.take_all(|rows| merge_coverage(rows, self.grain_us))?;
+                let bytes = table_bytes(&coverage_table(&merged.iter().collect::<Vec<_>>()))?;
+                self.put(table, shard, &name, merged.len(), &bytes)?;
+            }
         }
-        Table::ClusterDigests => bail!("rows without hosts are made of digests alone"),
-        Table::Texts => {
-            let rows = FileRows::new(store, files, || text_table(Vec::new()), text_rows);
-            let merged = rows.take_all(|rows| merge_texts(rows))?;
-            (merged.len(), text_table(merged.iter().collect()))
-        }
-        Table::Coverage => {
-            let rows = FileRows::new(store, files, || coverage_table(&[]), coverage_rows);
-            let merged = rows.take_all(|rows| merge_coverage(rows, grain.us()))?;
-            (merged.len(), coverage_table(&merged.iter().collect::<Vec<_>>()))
-        }
-    };
-    put(table, rows, &columns)?;
-    manifest.replaces.extend(files.iter().map(|file| file.path.clone()));
-    Ok(())
+        self.manifest.replaces.extend(files.iter().map(|file| file.path.clone()));
+        Ok(())
+    }
+
+    fn put(&mut self, table: Table, shard: u8, name: &str, rows: usize, bytes: &[u8]) -> anyhow::Result<()> {
+        let path = format!("{}/{name}.parquet", place::shard_directory(table, self.span, shard)?);
+        self.store.put(&path, bytes)?;
+        self.manifest.files.push(ManifestFile::of(path, rows, bytes));
+        Ok(())
+    }
 }
 
 /// Rows of files of one table: no more than one file is read at a time.
@@ -227,15 +258,15 @@ where
 
     fn read(&self, file: &ManifestFile) -> anyhow::Result<Vec<R>> {
         let name = || format!("{} in {}", file.path, self.store.location());
-        let bytes = self.store.get(&file.path)?.with_context(|| format!("{} is not there", name()))?;
-        if place::hex(&Sha256::digest(&bytes)) != file.sha256 {
-            bail!(
-                "{} is not the file that its manifest names: it was changed, or copied in part; copy it again",
-                name()
-            );
-        }
-        let read = read_table(bytes.into(), (self.like)())
-            .and_then(&self.decode)
+        let bytes = Bytes::from(file.read(self.store)?);
+        let read = TableReader::new(bytes, (self.like)())
+            .and_then(|mut reader| {
+                let mut rows = Vec::new();
+                while let Some(columns) = reader.next_rows(READ_ROWS)? {
+                    rows.append(&mut (self.decode)(columns)?);
+                }
+                Ok(rows)
+            })
             .with_context(|| format!("{} is no table of this version", name()))?;
         ensure!(read.len() as u64 == file.rows, "{} has {} rows, not {}", name(), read.len(), file.rows);
         Ok(read)

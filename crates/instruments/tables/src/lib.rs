@@ -9,6 +9,7 @@
 mod column;
 mod column_reader;
 mod compact;
+mod fold;
 mod lists;
 mod manifest;
 mod merge;
@@ -17,14 +18,19 @@ mod prune;
 mod row_set;
 mod rows;
 mod s3;
+mod sorted;
 mod split;
+mod spool;
 mod store;
 mod writer;
 
 pub use compact::{Compacted, Grain, compact};
+pub use fold::merge_digests;
 pub use manifest::{ALL_DAYS, Manifest, ManifestFile, is_empty, live_files, read_manifests};
-pub use merge::{merge_digests, merge_texts};
-pub use place::{Table, cluster_path, hour_of_path, id_of_files, shard_of, table_of_path};
+pub use merge::merge_texts;
+pub use place::{
+    Span, Table, folded_path, id_of_files, shard_of, shard_of_path, span_of_path, table_of_path,
+};
 pub use prune::prune;
 pub use row_set::{ReplacedFiles, RowSet, WriteOptions, empty_file};
 pub use rows::{CoverageRow, DigestRow, TextRow};

@@ -1,7 +1,6 @@
 //! Lists of a column, one for each row, end to end: a column of histograms has millions of numbers.
 
 use std::iter::Take;
-use std::ops::Range;
 use std::vec::IntoIter;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -22,18 +21,19 @@ impl<T> Lists<T> {
         self.ends.len()
     }
 
-    fn begin(&self, row: usize) -> usize {
-        if row == 0 { 0 } else { self.ends[row - 1] }
+    /// Of all lists.
+    pub fn values(&self) -> &[T] {
+        &self.values
     }
 
-    /// Values of all lists of these rows.
-    pub fn values(&self, rows: Range<usize>) -> &[T] {
-        &self.values[self.begin(rows.start)..self.begin(rows.end)]
+    pub fn lengths(&self) -> impl Iterator<Item = usize> {
+        let mut begin = 0;
+        self.ends.iter().map(move |end| end - std::mem::replace(&mut begin, *end))
     }
 
-    pub fn lengths(&self, rows: Range<usize>) -> impl Iterator<Item = usize> {
-        let mut begin = self.begin(rows.start);
-        self.ends[rows].iter().map(move |end| end - std::mem::replace(&mut begin, *end))
+    pub fn push(&mut self, list: impl IntoIterator<Item = T>) {
+        self.values.extend(list);
+        self.ends.push(self.values.len());
     }
 
     /// Adds lists as Parquet has them: a level of repetition of 0 begins one, and a level of definition of 0 is no value.
@@ -60,10 +60,7 @@ impl<T> Lists<T> {
 impl<T, L: IntoIterator<Item = T>> FromIterator<L> for Lists<T> {
     fn from_iter<I: IntoIterator<Item = L>>(lists: I) -> Self {
         let mut all = Self::default();
-        for list in lists {
-            all.values.extend(list);
-            all.ends.push(all.values.len());
-        }
+        lists.into_iter().for_each(|list| all.push(list));
         all
     }
 }
@@ -100,8 +97,8 @@ mod tests {
         lists.extend_levelled([3, 4, 5], &[1, 1, 0, 1], &[0, 1, 0, 0]);
         assert_eq!(lists, Lists::from_iter([vec![1, 2], vec![], vec![3, 4], vec![], vec![5]]));
         lists.extend_levelled([], &[], &[]);
-        assert_eq!((lists.len(), lists.values(1..3)), (5, &[3, 4][..]));
-        assert_eq!(lists.lengths(1..5).collect::<Vec<_>>(), [0, 2, 0, 1]);
+        assert_eq!((lists.len(), lists.values()), (5, &[1, 2, 3, 4, 5][..]));
+        assert_eq!(lists.lengths().collect::<Vec<_>>(), [2, 0, 2, 0, 1]);
         let mut taken = TakenLists::from(lists);
         let mut all: Vec<Vec<i32>> = Vec::new();
         while let Some(list) = taken.next_list() {

@@ -34,12 +34,12 @@ impl Manifest {
         Self { format: FORMAT, ..Self::default() }
     }
 
-    /// Writes it. All its files are of the day of this hour.
+    /// Writes it. All its files are of this day (since 1970).
     ///
     /// # Errors
     /// There is no room.
-    pub fn write(&self, store: &dyn Store, hour: i64, name: &str) -> anyhow::Result<()> {
-        let at = format!("{}/{name}.json", place::manifest_directory(hour)?);
+    pub fn write(&self, store: &dyn Store, day: i64, name: &str) -> anyhow::Result<()> {
+        let at = format!("{}/{name}.json", place::manifest_directory(day)?);
         store.put(&at, &serde_json::to_vec(self)?)
     }
 }
@@ -117,11 +117,26 @@ impl ManifestFile {
         let sha256 = place::hex(&Sha256::digest(bytes));
         Self { path, rows: rows as u64, bytes: bytes.len() as u64, sha256 }
     }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// It is not as its manifest says.
+    pub fn read(&self, store: &dyn Store) -> anyhow::Result<Vec<u8>> {
+        let name = || format!("{} in {}", self.path, store.location());
+        let bytes = store.get(&self.path)?.with_context(|| format!("{} is not there", name()))?;
+        if place::hex(&Sha256::digest(&bytes)) != self.sha256 {
+            bail!(
+                "{} is not the file that its manifest names: it was changed, or copied in part; copy it again",
+                name()
+            );
+        }
+        Ok(bytes)
+    }
 }
 
-/// True if a compaction has replaced a file of this hour.
-pub fn is_replaced(store: &dyn Store, hour: i64, path: &str) -> anyhow::Result<bool> {
-    let day = hour.div_euclid(24);
+/// True if a compaction has replaced a file of this day.
+pub fn is_replaced(store: &dyn Store, day: i64, path: &str) -> anyhow::Result<bool> {
     let manifests = read_manifests(store, day..=day)?;
     Ok(manifests.values().any(|manifest| manifest.replaces.iter().any(|replaced| replaced == path)))
 }

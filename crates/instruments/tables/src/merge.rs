@@ -1,16 +1,12 @@
-//! Rows of a table read back, and those of one stretch of time merged: pure sums, in whatever order.
+//! Rows of a table read back, and rows of one stretch of time merged: pure sums, in whatever order.
 
 use super::column::{Column, Values};
 use super::lists::TakenLists;
 use super::rows::{CoverageRow, DigestRow, TextRow};
 use anyhow::{Context, bail};
 use std::cmp::Ordering;
-use std::collections::hash_map::Entry as HashEntry;
-use std::collections::{BTreeMap, HashMap, btree_map::Entry};
+use std::collections::{BTreeMap, btree_map::Entry};
 use std::vec::IntoIter;
-
-/// Rows of a cluster are kept without their hosts, too, where each stands for so many at least, on average.
-const FOLDED_MIN: usize = 2;
 
 /// Columns of a table, taken one by one.
 struct InOrder(IntoIter<Column>);
@@ -146,72 +142,9 @@ pub fn coverage_rows(columns: Vec<Column>) -> anyhow::Result<Vec<CoverageRow>> {
     .collect()
 }
 
-/// A row for each class, host, cluster, source and stretch of `grain_us`. A row of a longer stretch is kept apart.
-///
-/// Holds what comes of the rows, not the rows: they may be read as they are taken.
-pub fn merge_digests(rows: impl IntoIterator<Item = DigestRow>, grain_us: i64) -> Vec<DigestRow> {
-    let mut names = Names::default();
-    let mut merged = HashMap::new();
-    for row in rows {
-        let (ts_us, width_us) = (begin_of(row.ts_us, grain_us), row.width_us.max(grain_us));
-        let [cluster, host, source] =
-            [&row.cluster, &row.host, row.source.as_ref()].map(|name| names.number(name));
-        match merged.entry((row.class, cluster, host, source, ts_us, width_us)) {
-            HashEntry::Vacant(entry) => {
-                entry.insert(DigestRow { ts_us, width_us, ..row });
-            }
-            HashEntry::Occupied(mut entry) => entry.get_mut().add(&row),
-        }
-    }
-    let mut merged: Vec<DigestRow> = merged.into_values().collect();
-    merged.sort_unstable_by(DigestRow::compare_keys);
-    in_order_of_count(merged)
-}
-
-/// A key of numbers is found sooner than one of names, and takes less.
-#[derive(Default)]
-struct Names(HashMap<String, usize>);
-
-impl Names {
-    fn number(&mut self, name: &str) -> usize {
-        let next = self.0.len();
-        match self.0.get(name) {
-            Some(number) => *number,
-            None => *self.0.entry(name.to_owned()).or_insert(next),
-        }
-    }
-}
-
 /// Of the stretch that a time is in.
 fn begin_of(ts_us: i64, grain_us: i64) -> i64 {
     ts_us - ts_us.rem_euclid(grain_us)
-}
-
-/// The rows of each class, cluster and source as one, without their hosts; stretches stay apart. `None`: they would hardly be fewer.
-pub fn fold_hosts<'a>(rows: impl IntoIterator<Item = &'a DigestRow>) -> Option<Vec<DigestRow>> {
-    let mut folded = BTreeMap::new();
-    let mut all = 0;
-    for row in rows {
-        all += 1;
-        let key = (row.class, row.cluster.as_str(), &row.source, row.ts_us, row.width_us);
-        match folded.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(DigestRow { host: String::new(), ..row.clone() });
-            }
-            Entry::Occupied(mut entry) => entry.get_mut().add(row),
-        }
-    }
-    let is_worth_a_file = folded.len() * FOLDED_MIN <= all;
-    is_worth_a_file.then(|| in_order_of_count(folded.into_values().collect()))
-}
-
-/// Their names, the most frequent first.
-fn in_order_of_count(mut rows: Vec<DigestRow>) -> Vec<DigestRow> {
-    for row in &mut rows {
-        row.dbs.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-        row.users.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    }
-    rows
 }
 
 impl DigestRow {
@@ -226,7 +159,8 @@ impl DigestRow {
             .then_with(|| self.source.cmp(&other.source))
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds all but the histogram.
+    pub fn add_sums(&mut self, other: &Self) {
         let sums = [
             (&mut self.n, other.n),
             (&mut self.errors, other.errors),
@@ -249,41 +183,29 @@ impl DigestRow {
                 (known, None) | (None, known) => known,
             };
         }
-        add_counts(&mut self.dbs, &other.dbs, i64::saturating_add);
-        add_counts(&mut self.users, &other.users, i64::saturating_add);
-        add_counts(&mut self.histogram, &other.histogram, u64::saturating_add);
+        add_counts(&mut self.dbs, &other.dbs);
+        add_counts(&mut self.users, &other.users);
     }
 }
 
-/// By key, each once. Histograms are in order, and names hardly ever two.
-fn add_counts<K: Ord + Clone, N: Copy>(counts: &mut Vec<(K, N)>, more: &[(K, N)], add: fn(N, N) -> N) {
-    let is_in_order = |list: &[(K, N)]| list.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    if !is_in_order(counts) || !is_in_order(more) {
-        counts.extend_from_slice(more);
-        counts.sort_by(|a, b| a.0.cmp(&b.0));
-        counts.dedup_by(|later, first| {
-            let is_same = later.0 == first.0;
-            if is_same {
-                first.1 = add(first.1, later.1);
-            }
-            is_same
-        });
-        return;
+/// By name, each once.
+fn add_counts(counts: &mut Vec<(String, i64)>, more: &[(String, i64)]) {
+    let add = |first: &mut i64, n: i64| *first = first.saturating_add(n);
+    // Nearly always both have one name, and the same.
+    if let ([first], [(name, n)]) = (counts.as_mut_slice(), more)
+        && first.0 == *name
+    {
+        return add(&mut first.1, *n);
     }
-    // After the first rows most keys are known: then nothing moves.
-    let (mut at, known) = (0, counts.len());
-    for (key, n) in more {
-        while at < known && counts[at].0 < *key {
-            at += 1;
+    counts.extend_from_slice(more);
+    counts.sort_by(|a, b| a.0.cmp(&b.0));
+    counts.dedup_by(|later, first| {
+        let is_same = later.0 == first.0;
+        if is_same {
+            add(&mut first.1, later.1);
         }
-        match counts[..known].get_mut(at).filter(|(known, _)| known == key) {
-            Some((_, count)) => *count = add(*count, *n),
-            None => counts.push((key.clone(), *n)),
-        }
-    }
-    if counts.len() > known {
-        counts.sort_by(|a, b| a.0.cmp(&b.0));
-    }
+        is_same
+    });
 }
 
 /// The text of a class once for each cluster.
@@ -334,20 +256,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_added_by_key_whether_they_stand_in_order_or_not() {
-        let [ours, theirs] = [[(2, 1), (5, 10), (9, 100)], [(1, 7), (5, 20), (9, 300)]];
-        let expected = vec![(1, 7), (2, 1), (5, 30), (9, 400)];
-        let reversed = |list: [(u16, u64); 3]| list.into_iter().rev().collect::<Vec<_>>();
-        for ours in [ours.to_vec(), reversed(ours)] {
-            for theirs in [theirs.to_vec(), reversed(theirs)] {
-                let mut counts = ours.clone();
-                add_counts(&mut counts, &theirs, u64::saturating_add);
-                assert_eq!(counts, expected, "{ours:?} {theirs:?}");
-            }
+    fn counts_are_added_by_name_in_whatever_order_they_stand() {
+        let list = |names: &[(&str, i64)]| {
+            names.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>()
+        };
+        for (mut counts, more, expected) in [
+            (
+                list(&[("b", 1), ("a", 10)]),
+                list(&[("c", 7), ("a", 20)]),
+                list(&[("a", 30), ("b", 1), ("c", 7)]),
+            ),
+            (list(&[("a", i64::MAX)]), list(&[("a", 1)]), list(&[("a", i64::MAX)])),
+            (list(&[("b", 1)]), list(&[("a", 2)]), list(&[("a", 2), ("b", 1)])),
+            (list(&[]), list(&[("a", 2)]), list(&[("a", 2)])),
+            (list(&[("a", 2)]), list(&[]), list(&[("a", 2)])),
+        ] {
+            add_counts(&mut counts, &more);
+            assert_eq!(counts, expected);
         }
-        let mut counts = vec![(3, u64::MAX)];
-        add_counts(&mut counts, &[(3, 1), (4, 2)], u64::saturating_add);
-        add_counts(&mut counts, &[], u64::saturating_add);
-        assert_eq!(counts, [(3, u64::MAX), (4, 2)]);
     }
 }

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 /// What a log begins with, its first times among it.
 const HEAD_BYTES: u64 = 64 << 10;
+/// In place of an hour, of files with rows of a day.
+const WHOLE_DAY: &str = "all";
 /// A cluster's rows lie in one of so many shards.
 const SHARDS: u8 = 16;
 
@@ -25,17 +27,46 @@ pub enum Table {
     Digests,
     /// Digests without their hosts, made of those: the rows of a cluster are one.
     ClusterDigests,
+    /// And without their clusters.
+    FleetDigests,
     Texts,
     Coverage,
 }
 
 impl Table {
-    pub const ALL: [Self; 4] = [Self::Digests, Self::ClusterDigests, Self::Texts, Self::Coverage];
+    pub const ALL: [Self; 5] =
+        [Self::Digests, Self::ClusterDigests, Self::FleetDigests, Self::Texts, Self::Coverage];
+
+    /// The table whose rows this one has with fewer columns; `None`: it is made of no other.
+    #[must_use]
+    pub fn finer(self) -> Option<Self> {
+        match self {
+            Self::FleetDigests => Some(Self::ClusterDigests),
+            Self::ClusterDigests => Some(Self::Digests),
+            Self::Digests | Self::Texts | Self::Coverage => None,
+        }
+    }
+
+    /// Where its rows come from in the end.
+    #[must_use]
+    pub fn finest(self) -> Self {
+        self.finer().map_or(self, Self::finest)
+    }
+
+    /// Columns that it lacks of those of the finest.
+    pub fn folded_columns(self) -> &'static [&'static str] {
+        match self {
+            Self::ClusterDigests => &["host"],
+            Self::FleetDigests => &["host", "cluster"],
+            Self::Digests | Self::Texts | Self::Coverage => &[],
+        }
+    }
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Digests => "digests",
             Self::ClusterDigests => "cluster_digests",
+            Self::FleetDigests => "fleet_digests",
             Self::Texts => "texts",
             Self::Coverage => "coverage",
         }
@@ -47,11 +78,50 @@ pub fn hour_of(ts_us: i64) -> i64 {
     ts_us.div_euclid(HOUR_US)
 }
 
-/// Hour of a file, whose path is below the root; `None`: another path.
-pub fn hour_of_path(path: &str) -> Option<i64> {
+/// Time that the rows of a file begin in: an hour or a day, since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Span {
+    Hour(i64),
+    Day(i64),
+}
+
+impl Span {
+    pub fn day(self) -> i64 {
+        match self {
+            Self::Hour(hour) => hour.div_euclid(24),
+            Self::Day(day) => day,
+        }
+    }
+
+    /// Of its end, Unix time.
+    pub fn end_us(self) -> i64 {
+        self.begin_us().saturating_add(self.width_us())
+    }
+
+    pub fn begin_us(self) -> i64 {
+        match self {
+            Self::Hour(hour) => hour.saturating_mul(HOUR_US),
+            Self::Day(day) => day.saturating_mul(24 * HOUR_US),
+        }
+    }
+
+    fn width_us(self) -> i64 {
+        match self {
+            Self::Hour(_) => HOUR_US,
+            Self::Day(_) => 24 * HOUR_US,
+        }
+    }
+}
+
+/// Of a file, whose path is below the root; `None`: another path.
+pub fn span_of_path(path: &str) -> Option<Span> {
     let day = path.split('/').find_map(day_of_directory)?;
-    let hour: i64 = path.split('/').find_map(|part| part.strip_prefix("hour="))?.parse().ok()?;
-    Some(day * 24 + hour)
+    let hour = path.split('/').find_map(|part| part.strip_prefix("hour="))?;
+    if hour == WHOLE_DAY {
+        return Some(Span::Day(day));
+    }
+    let hour: i64 = hour.parse().ok()?;
+    (0..24).contains(&hour).then_some(Span::Hour(day * 24 + hour))
 }
 
 /// Day since 1970 of a directory's name, `day=2025-11-26`; `None`: another name.
@@ -66,10 +136,10 @@ pub fn table_of_path(path: &str) -> Option<Table> {
     Table::ALL.into_iter().find(|table| table.name() == name)
 }
 
-/// Path of the file that holds the rows of a file of digests without their hosts; `None`: a path of another table.
-pub fn cluster_path(path: &str) -> Option<String> {
+/// Path of the file that holds the rows of a file of digests as another table has them; `None`: a path of another table.
+pub fn folded_path(path: &str, table: Table) -> Option<String> {
     let rest = path.strip_prefix(Table::Digests.name())?.strip_prefix('/')?;
-    Some(format!("{}/{rest}", Table::ClusterDigests.name()))
+    Some(format!("{}/{rest}", table.name()))
 }
 
 /// Shard of a file, whose path is below the root; `None`: another path.
@@ -86,18 +156,22 @@ pub fn shard_of(cluster: &str) -> u8 {
 /// Directory of a file, with `/`, below the root.
 ///
 /// # Errors
-/// No such hour.
-pub fn shard_directory(table: Table, hour: i64, shard: u8) -> anyhow::Result<String> {
-    let (day, hour) = day_and_hour(hour)?;
-    Ok(format!("{}/v={VERSION}/day={day}/hour={hour:02}/shard={shard:02}", table.name()))
+/// No such day.
+pub fn shard_directory(table: Table, span: Span, shard: u8) -> anyhow::Result<String> {
+    let day = day_name(span.day())?;
+    let hour = match span {
+        Span::Hour(hour) => format!("{:02}", hour.rem_euclid(24)),
+        Span::Day(_) => WHOLE_DAY.to_owned(),
+    };
+    Ok(format!("{}/v={VERSION}/day={day}/hour={hour}/shard={shard:02}", table.name()))
 }
 
-/// Directory of the manifests of an hour's day.
+/// Directory of the manifests of a day.
 ///
 /// # Errors
-/// No such hour.
-pub fn manifest_directory(hour: i64) -> anyhow::Result<String> {
-    Ok(format!("manifests/v={VERSION}/day={}", day_and_hour(hour)?.0))
+/// No such day.
+pub fn manifest_directory(day: i64) -> anyhow::Result<String> {
+    Ok(format!("manifests/v={VERSION}/day={}", day_name(day)?))
 }
 
 /// Directory of a table or of the manifests.
@@ -115,10 +189,9 @@ pub fn day_directories(store: &dyn Store, table: &str) -> anyhow::Result<Vec<(i6
     Ok(names.iter().filter_map(|name| Some((day_of_directory(name)?, format!("{dir}/{name}")))).collect())
 }
 
-fn day_and_hour(hour: i64) -> anyhow::Result<(String, i8)> {
-    let seconds = hour.checked_mul(3_600).context("no such hour")?;
-    let time = Timestamp::from_second(seconds).context("no such hour")?.to_zoned(TimeZone::UTC);
-    Ok((time.date().to_string(), time.hour()))
+fn day_name(day: i64) -> anyhow::Result<String> {
+    let seconds = day.checked_mul(86_400).context("no such day")?;
+    Ok(Timestamp::from_second(seconds).context("no such day")?.to_zoned(TimeZone::UTC).date().to_string())
 }
 
 /// Name of the files of a capture's flush, but for their ends.
@@ -168,18 +241,28 @@ mod tests {
     #[test]
     fn a_place_says_when_and_a_name_is_of_its_flush_alone() {
         let hour = hour_of(1_764_165_600_000_000);
-        let place = shard_directory(Table::Digests, hour, shard_of("shop")).unwrap();
+        let place = shard_directory(Table::Digests, Span::Hour(hour), shard_of("shop")).unwrap();
         assert!(place.starts_with("digests/v=1/day=2025-11-26/hour=14/shard="), "{place}");
-        assert_eq!((hour_of(-1), hour_of_path(&place)), (-1, Some(hour)));
-        assert_eq!(hour_of_path("digests/v=1/day=2025-13-26/hour=14/a.parquet"), None);
+        assert_eq!((hour_of(-1), span_of_path(&place)), (-1, Some(Span::Hour(hour))));
+        for other in ["day=2025-13-26/hour=14", "day=2025-11-26/hour=24", "day=2025-11-26"] {
+            assert_eq!(span_of_path(&format!("digests/v=1/{other}/a.parquet")), None);
+        }
+        let day = Span::Day(hour.div_euclid(24));
+        let of_day = shard_directory(Table::Digests, day, 3).unwrap();
+        assert_eq!(
+            (&*of_day, span_of_path(&of_day)),
+            ("digests/v=1/day=2025-11-26/hour=all/shard=03", Some(day))
+        );
+        assert_eq!((day.begin_us(), day.end_us()), ((hour - 14) * HOUR_US, (hour + 10) * HOUR_US));
+        assert_eq!((Span::Hour(hour).day(), Span::Hour(-1).day()), (day.day(), -1));
         assert_eq!(shard_of_path(&place), Some(shard_of("shop")));
         assert_eq!((table_of_path(&place), table_of_path("manifests/a")), (Some(Table::Digests), None));
         assert_eq!(shard_of_path("digests/shard=16/a.parquet"), None);
-        let of_cluster = cluster_path(&place).unwrap();
+        let of_cluster = folded_path(&place, Table::ClusterDigests).unwrap();
         assert_eq!(table_of_path(&of_cluster), Some(Table::ClusterDigests));
-        assert_eq!((cluster_path(&of_cluster), cluster_path("digests")), (None, None));
-        assert!(shard_directory(Table::Texts, i64::MAX, 0).is_err());
-        assert_eq!(manifest_directory(hour).unwrap(), "manifests/v=1/day=2025-11-26");
+        assert_eq!(folded_path(&of_cluster, Table::FleetDigests), None);
+        assert!(shard_directory(Table::Texts, Span::Hour(i64::MAX), 0).is_err());
+        assert_eq!(manifest_directory(day.day()).unwrap(), "manifests/v=1/day=2025-11-26");
         assert_eq!(day_of_directory("day=2025-11-26"), Some(hour.div_euclid(24)));
         assert_eq!(day_of_directory("day=2025-11-31"), None);
         let name = file_name("db1", [7; 16], 3);

@@ -1,16 +1,16 @@
 //! Rows of all tables: written as files of each hour and shard, and a manifest of each day; read back whole.
 
-use super::column::{Column, write_table};
+use super::column::table_bytes;
 use super::compact::FileRows;
+use super::fold::FoldedFiles;
 use super::manifest::{ALL_DAYS, Manifest, ManifestFile, is_replaced, live_files, read_manifests};
-use super::merge::{coverage_rows, digest_rows, fold_hosts, text_rows};
-use super::place::{self, Table};
-use super::rows::{
-    CoverageRow, DigestRow, TextRow, cluster_digest_table, coverage_table, digest_table, text_table,
-};
+use super::merge::{coverage_rows, digest_rows, text_rows};
+use super::place::{self, Span, Table};
+use super::rows::{CoverageRow, DigestRow, TextRow, coverage_table, digest_table, text_table, without};
 use super::store::Store;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Rows of the tables.
@@ -47,24 +47,28 @@ impl RowSet {
     /// # Errors
     /// Files cannot be written. Written again, under the same name, they take the place of those that were.
     pub fn write(&self, store: &dyn Store, name: &str, options: WriteOptions) -> anyhow::Result<()> {
-        let mut files = Files { store, name, options, days: BTreeMap::new() };
-        for (place, rows) in by_place(&self.digests, |row| (row.ts_us, &row.cluster)) {
-            // As a compaction leaves them.
-            if options.grain_us > 0
-                && let Some(folded) = fold_hosts(rows.iter().copied())
-            {
-                let columns = cluster_digest_table(folded.iter().collect());
-                files.write(Table::ClusterDigests, place, folded.len(), &columns)?;
+        let mut files = Files { store, options, days: BTreeMap::new() };
+        for (place, mut rows) in by_place(&self.digests, |row| (row.ts_us, &row.cluster)) {
+            if options.grain_us == 0 {
+                let bytes = table_bytes(&digest_table(rows.clone()))?;
+                files.write(Table::Digests, place, name, rows.len(), &bytes)?;
+                continue;
             }
-            files.write(Table::Digests, place, rows.len(), &digest_table(rows))?;
+            // As a compaction leaves them.
+            rows.sort_by(|a, b| a.compare_keys(b));
+            let mut folded = FoldedFiles::new(options.grain_us, |file| {
+                files.write(file.table, place, &file.name(name), file.rows, &file.bytes)
+            });
+            rows.into_iter().try_for_each(|row| folded.add(Cow::Borrowed(row)))?;
+            folded.finish()?;
         }
         for (place, rows) in by_place(&self.texts, |row| (row.first_us, &row.cluster)) {
-            files.write(Table::Texts, place, rows.len(), &text_table(rows))?;
+            files.write(Table::Texts, place, name, rows.len(), &table_bytes(&text_table(rows.clone()))?)?;
         }
         for (place, rows) in by_place(&self.coverage, |row| (row.ts_us, &row.cluster)) {
-            files.write(Table::Coverage, place, rows.len(), &coverage_table(&rows))?;
+            files.write(Table::Coverage, place, name, rows.len(), &table_bytes(&coverage_table(&rows))?)?;
         }
-        files.days.iter().try_for_each(|(day, manifest)| manifest.write(store, day * 24, name))
+        files.days.iter().try_for_each(|(day, manifest)| manifest.write(store, *day, name))
     }
 
     /// All rows of the tables.
@@ -97,14 +101,13 @@ impl RowSet {
 /// Never, but for a fault of the library.
 pub fn empty_file(table: Table) -> anyhow::Result<Bytes> {
     let columns = match table {
-        Table::Digests => digest_table(Vec::new()),
-        Table::ClusterDigests => cluster_digest_table(Vec::new()),
+        Table::Digests | Table::ClusterDigests | Table::FleetDigests => {
+            without(digest_table(Vec::new()), table.folded_columns())
+        }
         Table::Texts => text_table(Vec::new()),
         Table::Coverage => coverage_table(&[]),
     };
-    let mut bytes = Vec::new();
-    write_table(&columns, &mut bytes).context("cannot make a Parquet file")?;
-    Ok(bytes.into())
+    Ok(table_bytes(&columns)?.into())
 }
 
 /// Hour and shard.
@@ -125,7 +128,6 @@ fn by_place<'a, R>(
 /// Files being written.
 struct Files<'a> {
     store: &'a dyn Store,
-    name: &'a str,
     options: WriteOptions,
     /// Manifest of each day since 1970.
     days: BTreeMap<i64, Manifest>,
@@ -136,13 +138,13 @@ impl Files<'_> {
         &mut self,
         table: Table,
         (hour, shard): HourAndShard,
+        name: &str,
         rows: usize,
-        columns: &[Column],
+        bytes: &[u8],
     ) -> anyhow::Result<()> {
-        let mut bytes = Vec::new();
-        write_table(columns, &mut bytes).context("cannot make a Parquet file")?;
-        let path = format!("{}/{}.parquet", place::shard_directory(table, hour, shard)?, self.name);
-        if self.options.replaced != ReplacedFiles::New && is_replaced(self.store, hour, &path)? {
+        let span = Span::Hour(hour);
+        let path = format!("{}/{name}.parquet", place::shard_directory(table, span, shard)?);
+        if self.options.replaced != ReplacedFiles::New && is_replaced(self.store, span.day(), &path)? {
             if self.options.replaced == ReplacedFiles::Skipped {
                 return Ok(());
             }
@@ -152,11 +154,11 @@ impl Files<'_> {
                 path.split('/').find(|part| part.starts_with("day=")).unwrap_or_default()
             );
         }
-        self.store.put(&path, &bytes)?;
+        self.store.put(&path, bytes)?;
         let grain_us = self.options.grain_us;
         let new = || Manifest { grain_us, ..Manifest::new() };
-        let manifest = self.days.entry(hour.div_euclid(24)).or_insert_with(new);
-        manifest.files.push(ManifestFile::of(path, rows, &bytes));
+        let manifest = self.days.entry(span.day()).or_insert_with(new);
+        manifest.files.push(ManifestFile::of(path, rows, bytes));
         Ok(())
     }
 }

@@ -1,12 +1,14 @@
 //! Rows of the tables, and their columns.
 
 use super::column::{Column, Values};
+use super::lists::Lists;
 use std::borrow::Cow;
+use std::mem::take;
 use toll_digest::classes::{Class, Digest, NameCounts};
 use toll_wire::attribute::Attribute;
 
 /// One class of queries on one host in one stretch of time.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DigestRow {
     pub ts_us: i64,
     pub width_us: i64,
@@ -97,52 +99,95 @@ fn names(counts: &NameCounts, digest: &Digest) -> Vec<(String, i64)> {
 /// By class first: a reader of one class skips the rest.
 pub fn digest_table(mut rows: Vec<&DigestRow>) -> Vec<Column> {
     rows.sort_by(|a, b| a.compare_keys(b));
-    let int = |get: fn(&DigestRow) -> i64| Values::Int(rows.iter().map(|row| get(row)).collect());
-    let optional =
-        |get: fn(&DigestRow) -> Option<i64>| Values::OptionalInt(rows.iter().map(|row| get(row)).collect());
-    let text =
-        |get: fn(&DigestRow) -> &String| Values::Text(rows.iter().map(|row| get(row).clone()).collect());
-    let named = |get: fn(&DigestRow) -> &Vec<(String, i64)>| {
-        let names = rows.iter().map(|row| get(row).iter().map(|(name, _)| name.clone()));
-        let counts = rows.iter().map(|row| get(row).iter().map(|(_, n)| *n));
-        (Values::TextList(names.collect()), Values::IntList(counts.collect()))
-    };
-    let (db, db_n) = named(|row| &row.dbs);
-    let (user, user_n) = named(|row| &row.users);
-    let histogram = |get: fn(&(u16, u64)) -> i64| {
-        Values::IntList(rows.iter().map(|row| row.histogram.iter().map(get)).collect())
-    };
-    vec![
-        ("ts", Values::Time(rows.iter().map(|row| row.ts_us).collect())),
-        ("width_us", int(|row| row.width_us)),
-        ("host", text(|row| &row.host)),
-        ("cluster", text(|row| &row.cluster)),
-        ("source", Values::Text(rows.iter().map(|row| row.source.to_string()).collect())),
-        ("class", Values::Id(rows.iter().map(|row| row.class).collect())),
-        ("n", int(|row| row.n)),
-        ("errors", int(|row| row.errors)),
-        ("tainted", int(|row| row.tainted)),
-        ("time_ns", int(|row| row.time_ns)),
-        ("max_ns", int(|row| row.max_ns)),
-        ("lock_ns", optional(|row| row.lock_ns)),
-        ("rows_sent", optional(|row| row.rows_sent)),
-        ("rows_examined", optional(|row| row.rows_examined)),
-        ("rows_affected", optional(|row| row.rows_affected)),
-        ("bytes_sent", optional(|row| row.bytes_sent)),
-        ("bytes_received", optional(|row| row.bytes_received)),
-        ("db", db),
-        ("db_n", db_n),
-        ("user", user),
-        ("user_n", user_n),
-        ("hist_bin", histogram(|(bucket, _)| i64::from(*bucket))),
-        ("hist_n", histogram(|(_, n)| to_i64(*n))),
-    ]
+    let mut columns = DigestColumns::default();
+    rows.into_iter().for_each(|row| columns.add(row));
+    columns.take()
 }
 
-/// The same columns but for the host, of rows that have none.
-pub fn cluster_digest_table(rows: Vec<&DigestRow>) -> Vec<Column> {
-    let mut columns = digest_table(rows);
-    columns.retain(|(name, _)| *name != "host");
+/// Columns that rows are added to one by one.
+pub struct DigestColumns(Vec<(&'static str, DigestColumn)>);
+
+/// What of a row a column has, and what it has of the rows so far.
+enum DigestColumn {
+    Time(fn(&DigestRow) -> i64, Vec<i64>),
+    Int(fn(&DigestRow) -> i64, Vec<i64>),
+    Optional(fn(&DigestRow) -> Option<i64>, Vec<Option<i64>>),
+    Text(fn(&DigestRow) -> &str, Vec<String>),
+    Id(fn(&DigestRow) -> [u8; 16], Vec<[u8; 16]>),
+    Names(fn(&DigestRow) -> &[(String, i64)], Lists<String>),
+    NameCounts(fn(&DigestRow) -> &[(String, i64)], Lists<i64>),
+    Buckets(fn(&(u16, u64)) -> i64, Lists<i64>),
+}
+
+impl Default for DigestColumns {
+    fn default() -> Self {
+        use DigestColumn::{Buckets, Id, Int, NameCounts, Names, Optional, Text, Time};
+        Self(vec![
+            ("ts", Time(|row| row.ts_us, Vec::new())),
+            ("width_us", Int(|row| row.width_us, Vec::new())),
+            ("host", Text(|row| &row.host, Vec::new())),
+            ("cluster", Text(|row| &row.cluster, Vec::new())),
+            ("source", Text(|row| &row.source, Vec::new())),
+            ("class", Id(|row| row.class, Vec::new())),
+            ("n", Int(|row| row.n, Vec::new())),
+            ("errors", Int(|row| row.errors, Vec::new())),
+            ("tainted", Int(|row| row.tainted, Vec::new())),
+            ("time_ns", Int(|row| row.time_ns, Vec::new())),
+            ("max_ns", Int(|row| row.max_ns, Vec::new())),
+            ("lock_ns", Optional(|row| row.lock_ns, Vec::new())),
+            ("rows_sent", Optional(|row| row.rows_sent, Vec::new())),
+            ("rows_examined", Optional(|row| row.rows_examined, Vec::new())),
+            ("rows_affected", Optional(|row| row.rows_affected, Vec::new())),
+            ("bytes_sent", Optional(|row| row.bytes_sent, Vec::new())),
+            ("bytes_received", Optional(|row| row.bytes_received, Vec::new())),
+            ("db", Names(|row| &row.dbs, Lists::default())),
+            ("db_n", NameCounts(|row| &row.dbs, Lists::default())),
+            ("user", Names(|row| &row.users, Lists::default())),
+            ("user_n", NameCounts(|row| &row.users, Lists::default())),
+            ("hist_bin", Buckets(|(bucket, _)| i64::from(*bucket), Lists::default())),
+            ("hist_n", Buckets(|(_, n)| to_i64(*n), Lists::default())),
+        ])
+    }
+}
+
+impl DigestColumns {
+    pub fn add(&mut self, row: &DigestRow) {
+        for (_, column) in &mut self.0 {
+            match column {
+                DigestColumn::Time(get, values) | DigestColumn::Int(get, values) => values.push(get(row)),
+                DigestColumn::Optional(get, values) => values.push(get(row)),
+                DigestColumn::Text(get, values) => values.push(get(row).to_owned()),
+                DigestColumn::Id(get, values) => values.push(get(row)),
+                DigestColumn::Names(get, lists) => lists.push(get(row).iter().map(|(name, _)| name.clone())),
+                DigestColumn::NameCounts(get, lists) => lists.push(get(row).iter().map(|(_, n)| *n)),
+                DigestColumn::Buckets(get, lists) => lists.push(row.histogram.iter().map(get)),
+            }
+        }
+    }
+
+    /// The columns with all rows, none of which are left.
+    pub fn take(&mut self) -> Vec<Column> {
+        let columns = self.0.iter_mut().map(|(name, column)| {
+            let values = match column {
+                DigestColumn::Time(_, values) => Values::Time(take(values)),
+                DigestColumn::Int(_, values) => Values::Int(take(values)),
+                DigestColumn::Optional(_, values) => Values::OptionalInt(take(values)),
+                DigestColumn::Text(_, values) => Values::Text(take(values)),
+                DigestColumn::Id(_, values) => Values::Id(take(values)),
+                DigestColumn::Names(_, lists) => Values::TextList(take(lists)),
+                DigestColumn::NameCounts(_, lists) | DigestColumn::Buckets(_, lists) => {
+                    Values::IntList(take(lists))
+                }
+            };
+            (*name, values)
+        });
+        columns.collect()
+    }
+}
+
+/// The columns but for these.
+pub fn without(mut columns: Vec<Column>, names: &[&str]) -> Vec<Column> {
+    columns.retain(|(name, _)| !names.contains(name));
     columns
 }
 
