@@ -6,7 +6,9 @@ use crate::poll;
 use crate::tables::{Tables, TimeRange, unix_us};
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use datafusion::logical_expr::Expr;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use toll_digest::TimeBound;
 use toll_sys::units::{self, Percent};
@@ -22,6 +24,7 @@ use toll_tables::Location;
     after_help = "Examples:\n  \
     toll-fleet top --tables /var/lib/toll/tables --since 2h\n  \
     toll-fleet compare --tables /var/lib/toll/tables --at '2026-11-21 14:00' --since '2026-11-21 12:00'\n  \
+    toll-fleet top --tables /var/lib/toll/tables --where \"cluster = 'shop' AND role = 'replica'\"\n  \
     toll-fleet class A88E850C664D65442BCCA77FCE7C6843 --tables /var/lib/toll/tables\n  \
     toll-fleet poll --server db1.cnf --server db2.cnf --tables /var/lib/toll/tables --cluster shop\n  \
     toll-fleet sql --tables /var/lib/toll/tables 'SELECT host, sum(n) FROM digests GROUP BY host'\n\
@@ -159,6 +162,18 @@ pub enum Command {
         #[arg(long)]
         plain: bool,
     },
+    /// Say what is known of hosts: roles, versions, regions, or whatever a CSV file has
+    ///
+    /// Its columns are in the table hosts, and in conditions of --where. Its first line names them: host, then others; cluster
+    /// where names of hosts are there twice. It replaces what was said before.
+    Inventory {
+        /// A CSV file with a line for each host
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Directory or bucket of the tables
+        #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
+        tables: Location,
+    },
     /// Remove days that are older than an age
     Prune {
         /// Directory or bucket of the tables
@@ -186,7 +201,7 @@ pub enum Command {
         #[arg(long, value_name = "NUMBER", default_value = "1")]
         seed: u64,
     },
-    /// Rows of a statement on the tables digests, cluster_digests, fleet_digests, texts and coverage
+    /// Rows of a statement on the tables digests, cluster_digests, fleet_digests, texts, coverage and hosts
     Sql {
         statement: String,
         #[command(flatten)]
@@ -238,6 +253,9 @@ pub struct Source {
     /// Only stretches that begin before a time
     #[arg(long, value_name = "TIME")]
     until: Option<TimeBound>,
+    /// Only hosts for which this holds: an SQL condition on the table hosts, such as cluster = 'shop'
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
     /// Spread the question over these, two at least (`toll-fleet worker`)
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     workers: Vec<WorkerAddress>,
@@ -251,6 +269,17 @@ impl Source {
     /// As [`Tables::open`].
     pub fn open(&self) -> anyhow::Result<Tables> {
         Ok(Tables::open(&self.tables)?.with_workers(Workers::new(self.workers.clone())))
+    }
+
+    /// Chooses the rows that are asked for; `None`: all.
+    ///
+    /// # Errors
+    /// As [`Tables::chosen`].
+    pub async fn chosen(&self, tables: &Tables) -> anyhow::Result<Option<Expr>> {
+        match &self.condition {
+            Some(condition) => tables.chosen(self.range(), condition).await,
+            None => Ok(None),
+        }
     }
 
     pub fn range(&self) -> TimeRange {

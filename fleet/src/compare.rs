@@ -39,7 +39,7 @@ impl FromStr for RangeArgument {
     }
 }
 
-/// Digests of both sides: the baseline, and what is compared with it.
+/// Digests of both sides: the baseline, and what is compared with it. `of`: chooses rows of both.
 ///
 /// # Errors
 /// The tables cannot be read, or a side has no rows.
@@ -47,6 +47,7 @@ pub async fn sides(
     tables: &Tables,
     range: TimeRange,
     baseline: &Baseline,
+    of: Option<Expr>,
 ) -> anyhow::Result<(DigestResult, DigestResult)> {
     let (before, after) = match baseline {
         Baseline::Before(moment) => (
@@ -61,7 +62,8 @@ pub async fn sides(
             ((range, Some(others)), (range, Some(is_host)))
         }
     };
-    let side = async |(range, of), name: &str| {
+    let side = async |(range, side_of): (_, Option<Expr>), name: &str| {
+        let of = side_of.into_iter().chain(of.clone()).reduce(Expr::and);
         side(tables, Side { range, of })
             .await?
             .with_context(|| format!("there are no rows {name}: there is nothing to compare"))

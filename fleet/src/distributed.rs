@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(top(&root, workers.clone()).await, (alone.clone(), 2));
 
         let tables = Tables::open(&root).unwrap().with_workers(Workers::new(workers.clone()));
-        let session = tables.session().unwrap();
+        let session = tables.session().await.unwrap();
         let sql = "SELECT class, toll_histogram(hist_bin, hist_n) FROM digests GROUP BY class";
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
         assert_eq!(plan.name(), "DistributedExec");

@@ -141,6 +141,9 @@ fn clusters(filter: &Expr) -> Option<Vec<&str>> {
             either.append(&mut or);
             Some(either)
         }
+        Expr::BinaryExpr(compared) if compared.op == Operator::And => {
+            clusters(&compared.left).or_else(|| clusters(&compared.right))
+        }
         Expr::BinaryExpr(compared) if compared.op == Operator::Eq => {
             match (&*compared.left, &*compared.right) {
                 (column, value) | (value, column) if is_cluster(column) => Some(vec![name(value)?]),
@@ -226,6 +229,7 @@ mod tests {
             (lit("a").eq(cluster()), Some(vec!["a"])),
             (cluster().in_list(vec![lit("a"), lit("b")], false), Some(vec!["a", "b"])),
             (cluster().eq(lit("a")).or(cluster().eq(lit("b"))), Some(vec!["a", "b"])),
+            (col("host").eq(lit("h")).and(cluster().eq(lit("a"))), Some(vec!["a"])),
             (cluster().in_list(vec![lit("a")], true), None),
             (cluster().in_list(vec![lit("a"), col("host")], false), None),
             (cluster().eq(lit("a")).or(col("n").eq(lit(1))), None),

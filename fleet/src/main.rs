@@ -5,6 +5,7 @@ mod columns;
 mod compare;
 mod distributed;
 mod histogram;
+mod inventory;
 mod live_table;
 mod page;
 mod poll;
@@ -107,6 +108,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let was_stopped = stop.load(Ordering::Relaxed);
             return Ok(if was_stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS });
         }
+        Command::Inventory { file, tables } => {
+            let hosts = runtime.block_on(inventory::write(tables.open()?, &file))?;
+            writeln!(out, "{} in the table hosts", format_count(hosts as u64, "host"))?;
+            out.flush()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Command::Prune { tables, older_than } => {
             let days = toll_tables::prune(&tables.open()?, now_us()?.saturating_sub(to_us(older_than)))?;
             writeln!(out, "removed {}", format_count(days, "day"))?;
@@ -122,7 +129,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compare { with, min_change: Percent(min_change_pct), source } => {
             let baseline = with.baseline()?;
             let tables = source.open()?;
-            let ask = async || compare::sides(&tables, source.range(), &baseline).await;
+            let ask = async || {
+                let of = source.chosen(&tables).await?;
+                compare::sides(&tables, source.range(), &baseline, of).await
+            };
             let (before, after) = runtime.block_on(tables.workers().answer_with_retries(ask))?;
             let comparison = toll_digest::compare::compare(&before, &after, min_change_pct);
             if source.json {
@@ -135,7 +145,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     };
     let tables = source.open()?;
-    let ask = async || queries::answer(&tables, source.range(), None, &question).await;
+    let ask = async || {
+        let of = source.chosen(&tables).await?;
+        queries::answer(&tables, source.range(), of, &question).await
+    };
     let rows = runtime.block_on(tables.workers().answer_with_retries(ask))?;
     if source.json {
         print::json(&rows, &mut out)?;

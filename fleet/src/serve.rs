@@ -57,7 +57,7 @@ pub async fn serve(tables: Tables, places: ListenPlaces) -> anyhow::Result<()> {
     let sql = bind(sql, "--listen")?.local_addr()?;
     writeln!(std::io::stderr(), "toll-fleet: page at http://{}", page.local_addr()?)?;
     writeln!(std::io::stderr(), "toll-fleet: SQL at postgresql://{sql}/{DATABASE}, any user")?;
-    let session = Arc::new(tables.session()?);
+    let session = Arc::new(tables.session().await?);
     tokio::try_join!(serve_sql(session, sql), page::serve(Arc::new(tables), page, is_plain))?;
     Ok(())
 }

@@ -1,16 +1,19 @@
 //! Tables of a directory as SQL tables, within a range of time.
 
 use crate::distributed::Workers;
-use crate::histogram;
 use crate::live_table::LiveTable;
+use crate::{columns, histogram, inventory};
 use anyhow::{Context, bail};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use std::collections::BTreeMap;
 use std::iter::successors;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -63,6 +66,8 @@ pub struct Tables {
     /// With its name.
     bucket: Option<(String, Arc<AmazonS3>)>,
     runtime: Arc<RuntimeEnv>,
+    /// Columns that are known of hosts.
+    inventory: Option<SchemaRef>,
     workers: Workers,
 }
 
@@ -81,7 +86,8 @@ impl Tables {
         // Many clients may ask at once: what takes more memory ends with an error, and not with this host.
         let memory = usize::try_from(available_bytes() / 2).unwrap_or(usize::MAX).max(MIN_MEMORY_BYTES);
         let runtime = RuntimeEnvBuilder::new().with_memory_limit(memory, 1.0).build_arc()?;
-        Ok(Self { store, bucket, runtime, workers: Workers::default() })
+        let inventory = inventory::read_schema(&*store)?;
+        Ok(Self { store, bucket, runtime, inventory, workers: Workers::default() })
     }
 
     /// Questions go to these.
@@ -108,7 +114,13 @@ impl Tables {
     ///
     /// # Errors
     /// Never, but for a fault of the library.
-    pub fn session(&self) -> anyhow::Result<SessionContext> {
+    pub async fn session(&self) -> anyhow::Result<SessionContext> {
+        let session = self.session_without_hosts()?;
+        self.register_hosts(&session).await?;
+        Ok(session)
+    }
+
+    fn session_without_hosts(&self) -> anyhow::Result<SessionContext> {
         // PostgreSQL's, in which `cluster` is a name like any other.
         let config = SessionConfig::new()
             .with_information_schema(true)
@@ -128,7 +140,17 @@ impl Tables {
             session
                 .register_table(table.name(), Arc::new(LiveTable::new(Arc::clone(&self.store), table)?))?;
         }
+        if let Some(schema) = &self.inventory {
+            session.register_table("inventory", inventory::table(&*self.store, schema)?)?;
+        }
         Ok(session)
+    }
+
+    /// Made of the others.
+    async fn register_hosts(&self, session: &SessionContext) -> anyhow::Result<()> {
+        let hosts = session.sql(&inventory::hosts_sql(self.inventory.as_ref())).await?;
+        session.register_table("hosts", hosts.into_view())?;
+        Ok(())
     }
 
     /// The same of a range of time, and of those hosts and clusters that a condition chooses; `None`: all.
@@ -136,7 +158,7 @@ impl Tables {
     /// # Errors
     /// As [`Self::session`].
     pub async fn within(&self, range: TimeRange, of: Option<Expr>) -> anyhow::Result<SessionContext> {
-        let session = self.session()?;
+        let session = self.session_without_hosts()?;
         let is_chosen_by = |column: &&str| {
             of.as_ref().is_some_and(|of| of.column_refs().iter().any(|of| of.name == **column))
         };
@@ -154,7 +176,54 @@ impl Tables {
             session.deregister_table(table.name())?;
             session.register_table(table.name(), frame.into_view())?;
         }
+        self.register_hosts(&session).await?;
         Ok(session)
+    }
+
+    /// Chooses the rows of the hosts for which a condition on the table `hosts` holds; `None`: all rows.
+    ///
+    /// # Errors
+    /// It is no condition, or holds for no host.
+    pub async fn chosen(&self, range: TimeRange, condition: &str) -> anyhow::Result<Option<Expr>> {
+        let session = self.within(range, None).await?;
+        let sql = format!(
+            "SELECT cluster, host, CASE WHEN ({condition}) THEN 1 ELSE 0 END AS chosen FROM hosts
+             WHERE cluster IS NOT NULL ORDER BY cluster, host"
+        );
+        let found = rows(&session, &sql).await.with_context(|| format!("--where {condition}"))?;
+        let mut clusters = BTreeMap::<String, Vec<(String, bool)>>::new();
+        for batch in &found {
+            let names = columns::texts(batch, "cluster").into_iter().zip(columns::texts(batch, "host"));
+            for (row, (cluster, host)) in names.enumerate() {
+                let is_chosen = columns::int(batch, "chosen", row) == 1;
+                clusters.entry(cluster).or_default().push((host, is_chosen));
+            }
+        }
+        // A cluster of which all are chosen is read without its hosts.
+        let (mut whole, mut parts) = (Vec::new(), Vec::new());
+        let all = clusters.len();
+        for (cluster, hosts) in clusters {
+            let count = hosts.len();
+            let chosen = hosts.into_iter().filter(|(_, is_chosen)| *is_chosen);
+            let chosen: Vec<Expr> = chosen.map(|(host, _)| lit(host)).collect();
+            if chosen.len() == count {
+                whole.push(lit(cluster));
+            } else if !chosen.is_empty() {
+                parts.push(col("cluster").eq(lit(cluster)).and(col("host").in_list(chosen, false)));
+            }
+        }
+        if whole.len() == all && all > 0 {
+            return Ok(None);
+        }
+        if !whole.is_empty() {
+            parts.push(col("cluster").in_list(whole, false));
+        }
+        let chosen = parts.into_iter().reduce(Expr::or).with_context(|| {
+            format!(
+                "--where {condition} holds for no host: `toll-fleet sql 'SELECT * FROM hosts'` shows what is known of them"
+            )
+        })?;
+        Ok(Some(chosen))
     }
 }
 
@@ -190,6 +259,10 @@ pub async fn rows(session: &SessionContext, sql: &str) -> anyhow::Result<Vec<Rec
     let only_reads =
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     let asked = async { session.sql_with_options(sql, only_reads).await?.collect().await };
-    // Its causes say the same again.
-    asked.await.map_err(|error| anyhow::Error::msg(error.strip_backtrace()))
+    asked.await.map_err(|error| without_causes(&error))
+}
+
+/// Its causes say the same again.
+pub fn without_causes(error: &DataFusionError) -> anyhow::Error {
+    anyhow::Error::msg(error.strip_backtrace())
 }
