@@ -45,7 +45,7 @@ impl CancelToken {
 
     /// Sleeps until a moment of the monotonic clock; false when cancelled before it.
     pub fn sleep_until(&self, moment_us: u64) -> bool {
-        const SLICE_US: u64 = 50_000;
+        const SLICE_US: u64 = 200_000;
         loop {
             if self.is_cancelled() {
                 return false;

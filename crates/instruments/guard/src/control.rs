@@ -73,6 +73,11 @@ impl Control {
         lock(&self.veto).clone()
     }
 
+    /// True if somebody can ask for the status.
+    pub fn has_socket(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// What `status` is answered with.
     pub fn set_status(&self, status: String) {
         *lock(&self.status) = status;

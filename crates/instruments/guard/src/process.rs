@@ -89,7 +89,9 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
             return Ok(());
         }
         let look = state.summarise(&reading);
-        control.set_status(serde_json::to_string(&look)?);
+        if control.has_socket() {
+            control.set_status(serde_json::to_string(&look)?);
+        }
         metrics.iter().for_each(|metrics| metrics.set(look));
         if send(&mut output, &FromGuard::Beat { look }).is_err() {
             state.is_gone = true;

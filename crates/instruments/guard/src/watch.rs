@@ -18,13 +18,15 @@ use toll_sys::{clock, disk};
 
 /// Time between two looks.
 pub const LOOK_US: u64 = 100_000;
+/// Time between two readings of what the kernel takes longer to tell: all of /proc/vmstat, and file systems.
+const SLOW_US: u64 = 500_000;
 /// Probe queries a second.
 pub const PROBES_PER_S: f64 = 20.0;
 /// An answer that takes so long that both wait has tripped the breaker already.
 const PROBE_CONNECTIONS: usize = 2;
 /// The guard's on the server: probe queries, status, and one kept for switching off.
 pub const GUARD_CONNECTIONS: usize = PROBE_CONNECTIONS + 2;
-const STATUS_US: u64 = 100_000;
+const STATUS_US: u64 = 200_000;
 const LAG_US: u64 = 1_000_000;
 /// A statement of toll's own that takes longer has tripped the breaker long before.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,7 +65,17 @@ pub struct Watch {
     files: WatchedFiles,
     /// `None`: the server is on another host.
     host: Option<HostFiles>,
+    slow: SlowReading,
     stop: Arc<AtomicBool>,
+}
+
+/// What is read less often.
+#[derive(Debug, Default)]
+struct SlowReading {
+    due_us: u64,
+    swapped_in: Option<u64>,
+    /// The least free space: bytes, and percent of the whole.
+    free: (Option<u64>, Option<f64>),
 }
 
 /// What one thread last learned.
@@ -112,7 +124,7 @@ impl Watch {
             })
             .collect::<Result<_>>()?;
         let host = files.sees_host.then(HostFiles::open);
-        Ok(Self { probe, status, lag, files, host, stop })
+        Ok(Self { probe, status, lag, files, host, slow: SlowReading::default(), stop })
     }
 
     /// What is known now.
@@ -127,8 +139,15 @@ impl Watch {
         }
         let known = self.status.known.lock().unwrap_or_else(PoisonError::into_inner);
         let status = known.value.clone().unwrap_or_default();
-        let (free_bytes, free_pct) = least_space(&self.files.space);
-        let of_host = self.host.as_mut().map(HostFiles::read).unwrap_or_default();
+        if at_us >= self.slow.due_us {
+            self.slow = SlowReading {
+                due_us: at_us + SLOW_US,
+                swapped_in: self.host.as_mut().and_then(HostFiles::swapped_in),
+                free: least_space(&self.files.space),
+            };
+        }
+        let (free_bytes, free_pct) = self.slow.free;
+        let stalled = self.host.as_mut().map(HostFiles::stalled).unwrap_or_default();
         Reading {
             at_us,
             probes_us,
@@ -146,9 +165,9 @@ impl Watch {
             free_bytes,
             free_pct,
             written_bytes: 0,
-            cpu_stalled_us: of_host.cpu_stalled_us,
-            io_stalled_us: of_host.io_stalled_us,
-            swapped_in: of_host.swapped_in,
+            cpu_stalled_us: stalled.cpu_us,
+            io_stalled_us: stalled.io_us,
+            swapped_in: self.slow.swapped_in,
             veto: self.files.flag_file.as_deref().and_then(flag_veto),
             silent_us: 0,
             has_gone: false,
@@ -268,7 +287,7 @@ fn least_space(paths: &[PathBuf]) -> (Option<u64>, Option<f64>) {
     (bytes, spaces.iter().map(|(_, pct)| *pct).reduce(f64::min))
 }
 
-/// Files of the server's host that are read at each look.
+/// Files of the server's host, which stay open.
 #[derive(Debug)]
 struct HostFiles {
     cpu_pressure: ProcFile,
@@ -276,12 +295,11 @@ struct HostFiles {
     vmstat: ProcFile,
 }
 
-/// Totals since it started; `None`: this kernel does not tell.
+/// Totals since the host started; `None`: this kernel does not tell.
 #[derive(Debug, Clone, Copy, Default)]
-struct HostTotals {
-    cpu_stalled_us: Option<u64>,
-    io_stalled_us: Option<u64>,
-    swapped_in: Option<u64>,
+struct Stalled {
+    cpu_us: Option<u64>,
+    io_us: Option<u64>,
 }
 
 impl HostFiles {
@@ -291,12 +309,16 @@ impl HostFiles {
         Self { cpu_pressure, io_pressure, vmstat }
     }
 
-    fn read(&mut self) -> HostTotals {
-        HostTotals {
-            cpu_stalled_us: parse_pressure(self.cpu_pressure.read_text(), "some"),
-            io_stalled_us: parse_pressure(self.io_pressure.read_text(), "full"),
-            swapped_in: parse_swapped_in(self.vmstat.read_text()),
+    fn stalled(&mut self) -> Stalled {
+        Stalled {
+            cpu_us: parse_pressure(self.cpu_pressure.read_text(), "some"),
+            io_us: parse_pressure(self.io_pressure.read_text(), "full"),
         }
+    }
+
+    /// Pages since the host started; `None`: this kernel does not tell.
+    fn swapped_in(&mut self) -> Option<u64> {
+        parse_swapped_in(self.vmstat.read_text())
     }
 }
 

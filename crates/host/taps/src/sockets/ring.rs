@@ -35,6 +35,8 @@ pub struct Rings {
 #[derive(Debug)]
 struct Ring {
     size: usize,
+    /// Of memory, bytes.
+    page: usize,
     consumer: Mapping,
     /// A page with the kernel's position, then the data twice, so that no record is ever in two pieces.
     producer: Mapping,
@@ -110,9 +112,10 @@ fn earliest(next: &[Option<u64>]) -> Option<(usize, u64)> {
 impl Ring {
     fn new(size: usize) -> io::Result<(OwnedFd, Self)> {
         let fd = create_ring(size)?;
-        let consumer = Mapping::new(&fd, page_size(), libc::PROT_READ | libc::PROT_WRITE, 0)?;
-        let producer = Mapping::new(&fd, page_size() + 2 * size, libc::PROT_READ, page_size())?;
-        Ok((fd, Self { size, consumer, producer, position: 0, released: 0, produced: 0 }))
+        let page = page_size();
+        let consumer = Mapping::new(&fd, page, libc::PROT_READ | libc::PROT_WRITE, 0)?;
+        let producer = Mapping::new(&fd, page + 2 * size, libc::PROT_READ, page)?;
+        Ok((fd, Self { size, page, consumer, producer, position: 0, released: 0, produced: 0 }))
     }
 
     /// How much is there.
@@ -123,7 +126,7 @@ impl Ring {
 
     /// Where the record that is next begins, and its length with the kernel's two bits.
     fn head(&self) -> (usize, u32) {
-        let at = page_size() + (self.position as usize & (self.size - 1));
+        let at = self.page + (self.position as usize & (self.size - 1));
         // Its upper half is the kernel's page number.
         let head = self.producer.word(at).load(Ordering::Acquire).to_ne_bytes();
         (at, u32::from_ne_bytes([head[0], head[1], head[2], head[3]]))

@@ -1,7 +1,7 @@
 //! Collectors of host, server and toll's own cost, read at a fixed interval during a run.
 //!
-//! Pressure and dirty pages are read every 100 ms. The host, the server's counters and toll's own cost are
-//! read every second. A 25 ms ticker detects delays of the harness itself.
+//! Pressure and dirty pages are read every 100 ms, on a server that serves users every 500 ms. The host, the server's counters and toll's own cost are
+//! read every second. A ticker detects delays of the harness itself.
 
 mod host;
 mod own;
@@ -16,7 +16,6 @@ use crate::recorder::Recorder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use toll_record::Sample;
 use toll_sys::clock;
 
@@ -27,17 +26,24 @@ pub struct Collectors {
     threads: Vec<JoinHandle<()>>,
 }
 
-const TICK: Duration = Duration::from_millis(100);
-/// Ticks a second. Host, server and own cost are read at every tenth tick.
+/// Host, server and own cost are read once in so many ticks of pressure.
 const TICKS_PER_SECOND: u64 = 10;
+const LIVE_TICKS_PER_SECOND: u64 = 2;
 
 impl Collectors {
-    pub fn start(recorder: &Recorder, servers: Vec<ServerCounters>, run_dir: &std::path::Path) -> Self {
+    /// `is_live`: on a server that serves users, under no load of toll's.
+    pub fn start(
+        recorder: &Recorder,
+        servers: Vec<ServerCounters>,
+        run_dir: &std::path::Path,
+        is_live: bool,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut threads = vec![ticker::start_ticker(recorder.clone(), stop.clone())];
+        let mut threads = vec![ticker::start_ticker(recorder.clone(), is_live, stop.clone())];
         let (recorder, flag) = (recorder.clone(), stop.clone());
         let disk = host::disk_under(run_dir);
-        threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, &flag)));
+        let ticks = if is_live { LIVE_TICKS_PER_SECOND } else { TICKS_PER_SECOND };
+        threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, ticks, &flag)));
         Self { stop, threads }
     }
 
@@ -50,19 +56,25 @@ impl Collectors {
     }
 }
 
-fn collect(recorder: &Recorder, mut servers: Vec<ServerCounters>, disk: &str, stop: &AtomicBool) {
+fn collect(
+    recorder: &Recorder,
+    mut servers: Vec<ServerCounters>,
+    disk: &str,
+    ticks_per_second: u64,
+    stop: &AtomicBool,
+) {
     let mut host = host::HostReader::new(disk);
     let mut pressure = pressure::PressureReader::new();
     let mut beat = 0u64;
     let mut next = clock::mono_us();
     while !stop.load(Ordering::Relaxed) {
-        next += TICK.as_micros() as u64;
+        next += 1_000_000 / ticks_per_second;
         clock::sleep_until(next);
         beat += 1;
         if let Some(sample) = pressure.read() {
             recorder.record_sample(Sample::Pressure(sample));
         }
-        if beat.is_multiple_of(TICKS_PER_SECOND) {
+        if beat.is_multiple_of(ticks_per_second) {
             if let Some(sample) = host.read() {
                 recorder.record_sample(Sample::Host(sample));
             }

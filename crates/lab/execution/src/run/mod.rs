@@ -217,7 +217,8 @@ fn run_in_testbed(
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         // On the counted clock their own work would be a part of every window.
-        let collectors = source.clock().is_real().then(|| Collectors::start(&recorder, counters, dir));
+        let start = || Collectors::start(&recorder, counters, dir, request.live.is_some());
+        let collectors = source.clock().is_real().then(start);
         let ending = trials::run_trials(request, source, &mut facts, &mut testbed, &recorder, dir, caller);
         if let Some(collectors) = collectors {
             collectors.stop();

@@ -268,8 +268,8 @@ impl<E: Environment> TrialLoop<'_, E> {
 
     /// Sleeps until that moment while the guard is asked; false when interrupted before it.
     fn wait_until(&mut self, moment_us: u64) -> anyhow::Result<bool> {
-        /// Twice as often as promised: a busy host wakes nobody in time.
-        const GUARD_EVERY_US: u64 = 50_000;
+        /// As often as a guard process hears of this one. It looks by itself, and more often.
+        const GUARD_EVERY_US: u64 = 200_000;
         loop {
             let now_us = self.env.now_us();
             let next_us = match self.env.guard() {
