@@ -2,7 +2,7 @@
 //!
 //! One file holds it, and each call replaces it whole. Its columns are those of the CSV file that it comes from.
 
-use crate::tables::{rows, without_causes};
+use crate::tables::{check_has_tables, rows, without_causes};
 use anyhow::{Context, bail, ensure};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -31,6 +31,8 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 /// # Errors
 /// The file cannot be read, names no hosts, or one twice; or nothing can be written.
 pub async fn write(store: Arc<dyn Store>, csv: &Path) -> anyhow::Result<usize> {
+    // Else a path that is misspelt would become a directory.
+    check_has_tables(&*store)?;
     let name = || csv.display();
     let bytes = std::fs::metadata(csv).with_context(|| format!("cannot read {}", name()))?.len();
     ensure!(bytes <= FILE_BYTES_MAX, "{} is larger than {} MB", name(), FILE_BYTES_MAX >> 20);
@@ -49,18 +51,23 @@ async fn read_csv(csv: &Path) -> anyhow::Result<RecordBatch> {
     let options =
         CsvReadOptions::new().has_header(true).file_extension("").schema_infer_max_records(TYPED_ROWS);
     let frame = session.read_csv(path, options).await.map_err(|error| without_causes(&error))?;
-    let names: Vec<String> = frame.schema().fields().iter().map(|field| field.name().clone()).collect();
-    let has = |name: &str| names.iter().any(|column| column == name);
+    // As SQL has names that nobody quotes.
+    let plain = |name: &str| name.trim().to_lowercase();
+    let fields = frame.schema().fields().iter();
+    let names: Vec<(String, String)> =
+        fields.map(|field| (field.name().clone(), plain(field.name()))).collect();
+    let has = |name: &str| names.iter().any(|(_, column)| column == name);
     ensure!(has("host"), "its first line names no column host, as in host,cluster,role,version");
     if let Some(taken) = OWN_COLUMNS.iter().find(|name| has(name)) {
         bail!("{taken} is a column of the table hosts already: give the file's another name");
     }
     // Names of hosts may be numbers.
-    let columns = names.iter().map(|name| match name.as_str() {
-        "host" | "cluster" => cast(ident(name), DataType::Utf8).alias(name),
-        _ => ident(name),
+    let columns = names.iter().map(|(name, column)| match column.as_str() {
+        "host" | "cluster" => cast(ident(name), DataType::Utf8).alias(column),
+        _ => ident(name).alias(column),
     });
-    let frame = frame.select(columns.collect::<Vec<_>>())?.sort_by(vec![col("host")])?;
+    let frame = frame.select(columns.collect::<Vec<_>>()).map_err(|error| without_causes(&error))?;
+    let frame = frame.sort_by(vec![col("host")])?;
     session.register_table("hosts", frame.clone().into_view())?;
     let key = if has("cluster") { "host, cluster" } else { "host" };
     let twice = format!("SELECT host FROM hosts GROUP BY {key} HAVING count(*) > 1 OR host IS NULL LIMIT 1");

@@ -56,6 +56,16 @@ pub fn unix_us(bound: TimeBound) -> i64 {
     i64::try_from(bound.0 / 1_000).unwrap_or(i64::MAX)
 }
 
+/// # Errors
+/// The place cannot be read, or it holds no tables.
+pub fn check_has_tables(store: &dyn Store) -> anyhow::Result<()> {
+    let root = store.location();
+    if is_empty(store)? {
+        bail!("{root} has no tables: `toll capture --digest --every 1m --parquet {root}` writes them");
+    }
+    Ok(())
+}
+
 /// Memory that questions may take even where less is free.
 const MIN_MEMORY_BYTES: usize = 256 << 20;
 const DAY_US: i64 = 86_400_000_000;
@@ -76,9 +86,7 @@ impl Tables {
     /// The place cannot be read, or it holds no tables.
     pub fn open(root: &Location) -> anyhow::Result<Self> {
         let store = root.open()?;
-        if is_empty(&*store)? {
-            bail!("{root} has no tables: `toll capture --digest --every 1m --parquet {root}` writes them");
-        }
+        check_has_tables(&*store)?;
         let bucket = match root {
             Location::Directory(_) => None,
             Location::Bucket { name, .. } => Some((name.clone(), Arc::new(open_bucket(name)?))),

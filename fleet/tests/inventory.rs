@@ -32,7 +32,7 @@ fn hosts_are_those_seen_and_those_listed_and_a_list_replaces_the_one_before() {
     );
     let (code, said) = write_inventory(
         root.path(),
-        "host,role,cores,sold by\ndb0,primary,8,Hans\ndb2,replica,4,\"Meier, Sons\"\ndb7,replica,2,\n",
+        "Host, ROLE,cores,sold by\ndb0,primary,8,Hans\ndb2,replica,4,\"Meier, Sons\"\ndb7,replica,2,\n",
     );
     assert_eq!((code, said.as_str()), (Some(0), "3 hosts in the table hosts\n"));
     let found = hosts("host, cluster, last IS NULL AS silent, role, cores, \"sold by\"");
@@ -116,6 +116,7 @@ fn lists_and_conditions_that_are_wrong_are_said() {
         ("host,first\ndb1,2025\n", "first is a column of the table hosts already"),
         ("host,role\ndb1,replica\ndb1,primary\n", "it has db1 twice"),
         ("host,role\n,replica\n", "a row without a host"),
+        ("host,role,Role\ndb1,a,b\n", "no list of hosts"),
         ("host,role\n", "it has no rows"),
         ("host,role\ndb1\n", "no list of hosts"),
         ("", "no list of hosts"),
@@ -123,6 +124,9 @@ fn lists_and_conditions_that_are_wrong_are_said() {
         let (code, said) = write_inventory(root.path(), csv);
         assert!(code == Some(1) && said.contains(words), "{csv:?}: {said}");
     }
+    let nowhere = root.path().join("misspelt");
+    let (code, said) = write_inventory(&nowhere, "host,role\ndb1,replica\n");
+    assert!(code == Some(1) && !nowhere.exists(), "{said}");
     for (condition, words) in [
         ("role = 'x'", "--where role = 'x': "),
         ("cluster = 'x'", "holds for no host"),

@@ -8,10 +8,12 @@ use parquet::file::reader::{ChunkReader, Length};
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A temporary file without a name, which is gone with its process.
 pub struct Spool {
+    dir: PathBuf,
     file: Arc<File>,
     length: u64,
 }
@@ -23,18 +25,18 @@ impl Spool {
     /// It cannot be made.
     pub fn new(store: &dyn Store) -> anyhow::Result<Self> {
         let location = store.location();
-        let dir = location.directory().map_or_else(std::env::temp_dir, Into::into);
+        let dir = location.directory().map_or_else(std::env::temp_dir, PathBuf::from);
         let file = tempfile::tempfile_in(&dir)
             .with_context(|| format!("cannot make a temporary file in {}", dir.display()))?;
-        Ok(Self { file: Arc::new(file), length: 0 })
+        Ok(Self { dir, file: Arc::new(file), length: 0 })
     }
 
     /// # Errors
     /// There is no room.
     pub fn add(&mut self, bytes: &[u8]) -> anyhow::Result<Section> {
-        (&*self.file)
-            .write_all(bytes)
-            .context("cannot write a temporary file: free space beside the tables")?;
+        (&*self.file).write_all(bytes).with_context(|| {
+            format!("cannot write a temporary file in {}: free space there", self.dir.display())
+        })?;
         let section =
             Section { file: Arc::clone(&self.file), begin: self.length, length: bytes.len() as u64 };
         self.length += section.length;
