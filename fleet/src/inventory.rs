@@ -21,7 +21,7 @@ use toll_tables::Store;
 const FILE: &str = "hosts/v=1/hosts.parquet";
 /// Columns of `hosts` that come from the tables.
 const OWN_COLUMNS: [&str; 2] = ["first", "last"];
-/// Rows by which types of columns are told.
+/// Rows from which the types of columns follow.
 const TYPED_ROWS: usize = 100_000;
 /// A file of a million hosts has so many bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;

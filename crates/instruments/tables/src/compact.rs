@@ -91,6 +91,10 @@ pub fn compact(
     let mut manifests = read_manifests(store, ALL_DAYS)?;
     let all = passes.iter().map(|pass| due(&manifests, pass, until_us).len() as u64).sum();
     for pass in &passes {
+        // What the pass before has made.
+        if done.stretches > 0 {
+            manifests = read_manifests(store, ALL_DAYS)?;
+        }
         for (span, groups) in due(&manifests, pass, until_us) {
             progress(done.stretches, all);
             if stop.load(Ordering::Relaxed) {
@@ -112,7 +116,6 @@ pub fn compact(
             manifest.write(store, span.day(), &name)?;
             manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
         }
-        manifests = read_manifests(store, ALL_DAYS)?;
     }
     remove_replaced(store)?;
     Ok(done)
@@ -187,7 +190,7 @@ impl Merge<'_> {
     fn merge(&mut self, table: Table, shard: u8, files: &[ManifestFile]) -> anyhow::Result<()> {
         self.lock.renew()?;
         let name = hash(files.iter().map(|file| &file.path));
-        match table.finest() {
+        match table {
             Table::Digests | Table::ClusterDigests | Table::FleetDigests => {
                 let is_of_hosts = |file: &&ManifestFile| place::table_of_path(&file.path) == Some(table);
                 let files: Vec<ManifestFile> = files.iter().filter(is_of_hosts).cloned().collect();
