@@ -57,12 +57,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn ahead(&self, until: Option<Instant>) -> TrialsAhead {
+    /// Rounds that the machines have been told to carry out are, whatever they take.
+    fn ahead(&self) -> TrialsAhead {
         TrialsAhead {
             trials: u64::from(self.trials_per_round * self.rounds_ahead),
             rounds: self.rounds_ahead,
             expected_s: f64::from(self.round_ms * self.rounds_ahead) / 1e3 * REAL_PER_COUNTED,
-            limit_s: until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()),
+            limit_s: None,
         }
     }
 }
@@ -172,7 +173,7 @@ impl MachineSet<'_> {
                 if tally.trials_per_round == 0 {
                     tally.trials_per_round = *trials_per_round;
                     tally.round_ms = expected_ms / (self.rounds / self.machines as u32).max(1);
-                    progress.set_ahead(tally.ahead(self.until));
+                    progress.set_ahead(tally.ahead());
                 }
             }
             GuestLine::Trial { arm, .. } => {
@@ -194,7 +195,7 @@ impl MachineSet<'_> {
                 let ahead = tally.rounds_ended + if is_in_time { running } else { 0 };
                 if ahead.min(self.rounds) > tally.rounds_ahead {
                     tally.rounds_ahead = ahead.min(self.rounds);
-                    progress.set_ahead(tally.ahead(self.until));
+                    progress.set_ahead(tally.ahead());
                 }
                 write_answer(&members[from].shared, *round, is_in_time)?;
             }
