@@ -90,7 +90,7 @@ export function forestSection(page: Page): HTMLElement {
     option: ({ colours: c, width }) => {
       const cols = columns(width);
       const left = Math.min(
-        width < 560 ? 90 : 130,
+        width < 560 ? 90 : width < 900 ? 130 : 180,
         26 + 7 * Math.max(...lines.map(line => line.text.length)),
       );
       const cell = width / cols;

@@ -241,6 +241,8 @@ interface CustomParams {
 /** Arm names beside their points: to the left, or to the right where a point stands near the axis. Points
  *  that stand together share a column of names, none upon another. */
 function names({ coordSys: g }: CustomParams, api: CustomApi, points: Point[], c: Colours) {
+  // The longest names fit where there is room, so that no two look alike.
+  const nameWidth = g.width < 560 ? 100 : 170;
   const places = points.map(p => ({ name: p.arm.name, at: api.coord([p.caught, p.toll]) }));
   places.sort((a, b) => a.at[0] - b.at[0]);
   const columns: (typeof places)[] = [];
@@ -252,7 +254,7 @@ function names({ coordSys: g }: CustomParams, api: CustomApi, points: Point[], c
   }
   const children = columns.flatMap(column => {
     const xs = column.map(place => place.at[0]);
-    const left = Math.min(...xs) - g.x > 110;
+    const left = Math.min(...xs) - g.x > nameWidth + 10;
     const edge = left ? Math.min(...xs) - 22 : Math.max(...xs) + 22;
     const ys = spread(
       column.map(place => place.at[1]),
@@ -277,7 +279,7 @@ function names({ coordSys: g }: CustomParams, api: CustomApi, points: Point[], c
           fill: c.text,
           fontSize: 12,
           fontWeight: 600,
-          width: 100,
+          width: nameWidth,
           overflow: 'truncate',
           stroke: c.ground,
           lineWidth: 3,
