@@ -19,5 +19,4 @@ pub mod json_format;
 pub mod named;
 pub mod reading_progress;
 pub mod receive;
-pub mod reference;
 pub mod standard_output;

@@ -6,7 +6,7 @@
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 use toll_commands::console::{EventPrinter, eprint_line};
-use toll_commands::{capture, digest, exit_code, receive, reference};
+use toll_commands::{capture, digest, exit_code, receive};
 
 #[derive(Debug, Parser)]
 #[command(name = "toll-agent", version, about, arg_required_else_help = true, propagate_version = true)]
@@ -22,8 +22,8 @@ enum CliCommand {
     Capture(Box<capture::Capture>),
     Digest(Box<digest::Digest>),
     Receive(Box<receive::Receive>),
-    Completions(reference::Completions),
-    Man(reference::Man),
+    Completions(toll_reference::Completions),
+    Man(toll_reference::Man),
 }
 
 /// Exit codes are those of `toll`.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn command_line() -> Command {
-    reference::with_program_name(Cli::command(), "toll-agent")
+    toll_reference::with_program_name(Cli::command(), "toll-agent")
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use console::{EventPrinter, eprint_line};
 use std::process::ExitCode;
 pub use toll_commands::exit_code;
 use toll_commands::help_groups::{HelpGroup, with_groups};
-use toll_commands::{capture, console, named, receive, reference, standard_output};
+use toll_commands::{capture, console, named, receive, standard_output};
 use toll_sys::paths;
 
 #[derive(Debug, Parser)]
@@ -75,8 +75,8 @@ enum CliCommand {
     Replay(replay::Replay),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
-    Completions(reference::Completions),
-    Man(reference::Man),
+    Completions(toll_reference::Completions),
+    Man(toll_reference::Man),
     /// Use a share of the host's CPU time, as a positive control
     #[command(hide = true)]
     Burn(burn::Burn),

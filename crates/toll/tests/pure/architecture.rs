@@ -148,7 +148,7 @@ fn packages() -> BTreeMap<String, Package> {
 /// Crates of the product without `toll-` in their names. The programs and the test support are left out.
 fn products(packages: &BTreeMap<String, Package>) -> BTreeMap<&str, &Package> {
     let named = packages.iter().filter_map(|(name, package)| Some((name.strip_prefix("toll-")?, package)));
-    named.filter(|(name, _)| !["commands", "testkit"].contains(name)).collect()
+    named.filter(|(name, _)| !["commands", "reference", "testkit"].contains(name)).collect()
 }
 
 /// All Rust sources below a directory, concatenated.

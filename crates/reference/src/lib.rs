@@ -1,4 +1,4 @@
-//! Manual pages and shell completions, made from the definition of the command line.
+//! Manual pages and shell completions of a program, made from the definition of its command line.
 
 use anyhow::Context;
 use clap::{Args, Command};
