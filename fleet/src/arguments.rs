@@ -201,6 +201,8 @@ pub enum Command {
         #[arg(long, value_name = "NUMBER", default_value = "1")]
         seed: u64,
     },
+    Completions(toll_reference::Completions),
+    Man(toll_reference::Man),
     /// Rows of a statement on the tables digests, cluster_digests, fleet_digests, texts, coverage and hosts
     Sql {
         statement: String,

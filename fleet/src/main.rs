@@ -18,7 +18,7 @@ mod watch;
 
 use anyhow::Context;
 use arguments::{Command, Fleet, GrainArgument};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use queries::{Question, checked_id};
 use serve::ListenPlaces;
 use std::io::{IsTerminal, Write};
@@ -112,6 +112,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let hosts = runtime.block_on(inventory::write(tables.open()?, &file))?;
             writeln!(out, "{} in the table hosts", format_count(hosts as u64, "host"))?;
             out.flush()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Completions(completions) => {
+            completions.run(Fleet::command());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Command::Man(man) => {
+            man.run(Fleet::command())?;
             return Ok(ExitCode::SUCCESS);
         }
         Command::Prune { tables, older_than } => {

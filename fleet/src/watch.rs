@@ -168,8 +168,11 @@ pub fn post(url: &str, alerts: &[Alert], end_us: i64) -> anyhow::Result<()> {
             Ok(serde_json::json!({ "labels": labels, "endsAt": end }))
         })
         .collect::<anyhow::Result<_>>()?;
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(WEBHOOK_TIMEOUT)).build().into();
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(WEBHOOK_TIMEOUT))
+        .tls_config(toll_tables::tls_config())
+        .build()
+        .into();
     let sent = agent.post(url).header("Content-Type", "application/json").send(serde_json::to_string(&body)?);
     sent.map(drop).with_context(|| format!("{url} does not take the alerts"))
 }

@@ -34,6 +34,7 @@ pub use place::{
 pub use prune::prune;
 pub use row_set::{ReplacedFiles, RowSet, WriteOptions, empty_file};
 pub use rows::{CoverageRow, DigestRow, TextRow};
+pub use s3::tls_config;
 pub use split::SplittingSink;
 pub use store::{Listed, Location, Lock, Store};
 pub use writer::{Source, Stretch, TableWriter};

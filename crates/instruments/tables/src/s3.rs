@@ -28,6 +28,15 @@ const LOCK: &str = "compacting";
 const LOCK_AGE: Duration = Duration::from_secs(900);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60);
 
+/// TLS for HTTP clients, with the certificate authorities that this host trusts.
+pub fn tls_config() -> TlsConfig {
+    TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .root_certs(RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build()
+}
+
 pub struct S3Store {
     agent: ureq::Agent,
     bucket: Bucket,
@@ -102,13 +111,8 @@ impl S3Store {
         let url = endpoint.parse().with_context(|| format!("{endpoint} is no URL of an S3 server"))?;
         let bucket = Bucket::new(url, style, name.to_owned(), region)
             .map_err(|error| anyhow::anyhow!("{endpoint}: {error}"))?;
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .root_certs(RootCerts::PlatformVerifier)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
         let agent = ureq::Agent::config_builder()
-            .tls_config(tls)
+            .tls_config(tls_config())
             .timeout_global(Some(REQUEST_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
