@@ -307,10 +307,10 @@ impl<E: Environment> TrialLoop<'_, E> {
     }
 }
 
-/// The arm with its window as long as this round's are.
+/// The arm with its window as long as this round's are: longer ones, or the short ones that raise the exposure.
 fn arm_in_round<'a>(plan: &Plan, arm: &'a Arm, round: u32) -> Cow<'a, Arm> {
     match arm.window {
-        Window::Time { .. } if plan.is_long_round(round) => {
+        Window::Time { .. } if plan.is_long_round(round) || plan.is_ramp_round(round) => {
             Cow::Owned(Arm { window: Window::Time { s: plan.round_window_s(round) }, ..arm.clone() })
         }
         _ => Cow::Borrowed(arm),

@@ -6,7 +6,7 @@ mod writeback;
 use super::sim_env::{BIN_US, Fault, RATE, SimEnv};
 use super::{PilotTime, RunEnd, Timeouts, TrialLoop};
 use toll_model::plan::noise::BinOutcome;
-use toll_record::{Arm, Clock, Counted, Meter as Counts, Pilot, Plan, Role, Step, Window};
+use toll_record::{Arm, Clock, Counted, Design, Meter as Counts, Pilot, Plan, Role, Step, Window};
 
 fn arm(name: &str, meter: Counts, window: Window) -> Arm {
     let role = if name == "none" { "baseline" } else { "treatment" };
@@ -421,6 +421,16 @@ fn long_rounds_have_long_windows_for_what_lasts_for_a_time() {
         sim.windows().iter().filter(|w| w.0 != "dump").map(|w| (w.2 - w.1) / 100_000).collect();
     assert_eq!(lengths, [10, 10, 40, 40, 10, 10]);
     assert!(sim.windows().iter().all(|w| w.0 != "dump" || w.2 - w.1 < 1_000_000));
+}
+
+#[test]
+fn the_first_blocks_have_the_short_windows_that_raise_the_exposure() {
+    let mut plan = plan(vec![timed("none"), timed("tool")], 3);
+    plan.design = Design::Blocks { ramp_s: vec![0.2, 0.5] };
+    let mut sim = SimEnv::new(Fault::None);
+    assert_eq!(run(&plan, &mut sim).unwrap(), RunEnd::Completed);
+    let lengths: Vec<_> = sim.windows().iter().map(|(_, begin, end)| end - begin).collect();
+    assert_eq!(lengths, [200_000, 200_000, 500_000, 500_000, 1_000_000, 1_000_000]);
 }
 
 #[test]
