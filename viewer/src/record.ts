@@ -1366,7 +1366,12 @@ rig?: Array<RigStep>,
 /**
  * What servers and treatments have of the host, all together; absent: all of it.
  */
-limits?: Limits | null, };
+limits?: Limits | null, 
+/**
+ * Arms that are measured on the second of two existing servers, on which a treatment is on while it is off on the first;
+ * empty: there is no second one.
+ */
+second?: Array<string>, };
 
 export type Signal = "INT" | "TERM" | "KILL" | "USR1";
 

@@ -1,6 +1,6 @@
 //! Layout of a plan's rounds, and what is compared under the traffic of others.
 
-use crate::{Definition, Plan};
+use crate::{Arm, Definition, Plan, Role};
 use serde::{Deserialize, Serialize};
 
 /// Layout of the rounds.
@@ -42,6 +42,16 @@ impl Plan {
     pub fn is_in_round(&self, arm: usize, round: u32) -> bool {
         let names = self.order.get(round as usize);
         names.is_some_and(|names| names.contains(&self.arms[arm].name))
+    }
+
+    /// The treatment that is on at the second server in this arm's window of the round: that of the first server in the other
+    /// window. `None`: it is a sham, or treatments do not cross over.
+    pub fn treatment_at_second(&self, arm: &Arm, round: u32) -> Option<&Arm> {
+        if !self.setup.is_on_second(&arm.name) {
+            return None;
+        }
+        let names = self.order.get(round as usize)?;
+        self.arms.iter().find(|other| other.role == Role::Treatment && names.contains(&other.name))
     }
 
     /// True if the windows of this round are the longer ones.

@@ -235,6 +235,9 @@ pub struct Footprint {
 pub struct ClassSample {
     pub mono_us: u64,
     pub width_us: u64,
+    /// Of the run's servers, counted from 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub server: u32,
     /// Of the plan's classes, by their names there; of probe queries one, `probe`.
     pub classes: BTreeMap<String, ClassTimes>,
 }

@@ -19,6 +19,10 @@ pub struct Setup {
     /// What servers and treatments have of the host, all together; absent: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// Arms that are measured on the second of two existing servers, on which a treatment is on while it is off on the first;
+    /// empty: there is no second one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub second: Vec<String>,
 }
 
 /// A host made smaller by a control group.
@@ -97,7 +101,20 @@ pub struct RigStep {
 impl Setup {
     /// Which of the run's servers an arm is measured on, counted from 0.
     pub fn server_index(&self, arm: &str) -> usize {
+        if self.is_on_second(arm) {
+            return 1;
+        }
         let servers = self.sandbox.iter().flat_map(|sandbox| &sandbox.servers);
         servers.enumerate().find(|(_, server)| server.arms.iter().any(|a| a == arm)).map_or(0, |(i, _)| i)
+    }
+
+    /// True if treatments cross over between two servers.
+    pub fn crosses_over(&self) -> bool {
+        !self.second.is_empty()
+    }
+
+    /// True if an arm is measured on the second of two servers between which treatments cross over.
+    pub fn is_on_second(&self, arm: &str) -> bool {
+        self.second.iter().any(|name| name == arm)
     }
 }

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
+use toll_journal::ServerRef;
 
 /// Longest line that is read, bytes: undo statements are in the journal, not here.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -21,6 +22,8 @@ pub struct GuardSetup {
     pub run_id: String,
     pub journal_dir: PathBuf,
     pub server: ServerLogin,
+    /// Further servers that a method is switched on at, which is switched off there, too.
+    pub others: Vec<(ServerRef, ServerLogin)>,
     pub replicas: Vec<(String, ServerLogin)>,
     /// The probe query of the user's choice.
     pub probe_query: Option<String>,

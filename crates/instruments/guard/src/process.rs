@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
+use toll_journal::ServerRef;
 use toll_mysql::{Connection, Target, Usage};
 use toll_probe::ProbeQuery;
 use toll_sys::clock;
@@ -198,24 +199,43 @@ impl Guard {
 /// What switches off.
 struct Switch {
     setup: GuardSetup,
-    target: Target,
-    connection: Option<Connection>,
+    guarded: Session,
+    others: Vec<(ServerRef, Session)>,
 }
 
 impl Switch {
     fn open(target: &Target, setup: &GuardSetup) -> Result<Self> {
-        let connection = connect(target)?;
-        Ok(Self { setup: setup.clone(), target: target.clone(), connection: Some(connection) })
+        let others = setup
+            .others
+            .iter()
+            .map(|(server, of_it)| Ok((server.clone(), Session::open(&login(of_it)?)?)))
+            .collect::<Result<_>>()?;
+        Ok(Self { setup: setup.clone(), guarded: Session::open(target)?, others })
     }
 
     fn off(&mut self, trip: &Trip) -> OffReport {
         let (dir, run_id) = (self.setup.journal_dir.clone(), self.setup.run_id.clone());
-        let undone = toll_journal::undo_treatments(&dir, &run_id, |_, statements| self.run(statements));
+        let undone = toll_journal::undo_treatments(&dir, &run_id, |server, statements| {
+            let other = self.others.iter_mut().find(|(other, _)| other.is_at_same_address(server));
+            other.map_or(&mut self.guarded, |(_, session)| session).run(statements)
+        });
         let took_us = clock::mono_us().saturating_sub(trip.at_us);
         match undone {
             Ok(undone) => OffReport { took_us, actions: undone.actions, failures: undone.failures },
             Err(error) => OffReport { took_us, actions: Vec::new(), failures: vec![format!("{error:#}")] },
         }
+    }
+}
+
+/// An open connection, for statements that switch off.
+struct Session {
+    target: Target,
+    connection: Option<Connection>,
+}
+
+impl Session {
+    fn open(target: &Target) -> Result<Self> {
+        Ok(Self { target: target.clone(), connection: Some(connect(target)?) })
     }
 
     /// Over the open connection; once over a new one if that is lost.

@@ -19,20 +19,28 @@ const TITLE_CHARS: usize = 80;
 /// toll's on the server: for switching, and for counters, which holds the lock of one run at a time, too.
 const OWN_CONNECTIONS: usize = 2;
 
-/// Everything that the page says.
+/// What the page says of one server.
 #[derive(Debug)]
-pub struct LivePage<'a> {
-    pub server: &'a str,
-    pub version: &'a str,
-    /// What has to be typed to begin.
-    pub confirmation: &'a str,
+pub struct ServerPlan<'a> {
+    pub address: String,
+    pub version: String,
     /// Treatments with their changes; `Err`: why one cannot run here.
     pub treatments: Vec<(String, Result<Vec<Switch>, String>)>,
-    pub design: &'a LiveDesign,
     pub rights: &'a [Right],
     pub baseline: &'a Baseline,
     pub limits: &'a Limits,
     pub space: &'a [PathBuf],
+    pub sees_host: bool,
+}
+
+/// Everything that the page says.
+#[derive(Debug)]
+pub struct LivePage<'a> {
+    /// One, or two between which treatments cross over.
+    pub servers: Vec<ServerPlan<'a>>,
+    /// What has to be typed to begin.
+    pub confirmation: &'a str,
+    pub design: &'a LiveDesign,
     pub run_dir: &'a str,
     /// Replicas whose lag is watched.
     pub replicas: &'a [String],
@@ -41,7 +49,6 @@ pub struct LivePage<'a> {
     /// Title of the outcome that verdicts are drawn from.
     pub judged: &'a str,
     pub mde_pct: Option<f64>,
-    pub sees_host: bool,
     pub flag_file: Option<&'a str>,
 }
 
@@ -56,19 +63,24 @@ impl LivePage<'_> {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(
-            out,
-            "Plan: nothing was switched. The server was looked at for {} s.\n",
-            self.baseline.seconds
-        )?;
-        writeln!(out, "Server     {} ({})", self.server, self.version)?;
+        writeln!(out, "Plan: nothing was switched. The server was looked at for {} s.\n", self.pilot_s())?;
+        for server in &self.servers {
+            writeln!(out, "Server     {} ({})", server.address, server.version)?;
+        }
         writeln!(out, "Load       none is added: the server's own traffic is measured")?;
         writeln!(out, "Created    nothing: no schema, table, account, or file in the data directory")?;
-        self.write_treatments(out)?;
+        for server in &self.servers {
+            self.write_treatments(server, out)?;
+        }
         self.write_exposure(out)?;
         self.write_outcomes(out)?;
-        self.write_rights(out)?;
-        self.write_breaker(out)?;
+        for server in &self.servers {
+            self.write_rights(server, out)?;
+        }
+        for server in &self.servers {
+            self.write_breaker(server, out)?;
+        }
+        self.write_vetoes(out)?;
         writeln!(out, "\nIf all fails")?;
         writeln!(out, "  toll and its guard watch each other; either switches off if the other dies.")?;
         writeln!(out, "  After a crash of both: `toll clean`. By hand: the lines after \"off\" above.")?;
@@ -76,9 +88,22 @@ impl LivePage<'_> {
         writeln!(out, "It asks for `{}`, or takes it from --confirm.", self.confirmation)
     }
 
-    fn write_treatments(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "\nSwitched")?;
-        for (name, switches) in &self.treatments {
+    fn pilot_s(&self) -> u64 {
+        self.servers.iter().map(|server| server.baseline.seconds).max().unwrap_or(0)
+    }
+
+    fn crosses_over(&self) -> bool {
+        self.servers.len() > 1
+    }
+
+    /// Of several servers: which.
+    fn at(&self, server: &ServerPlan<'_>) -> String {
+        if self.crosses_over() { format!(" at {}", server.address) } else { String::new() }
+    }
+
+    fn write_treatments(&self, server: &ServerPlan<'_>, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nSwitched{}", self.at(server))?;
+        for (name, switches) in &server.treatments {
             match switches {
                 Err(why) => writeln!(out, "  {name}: cannot run here: {why}")?,
                 Ok(switches) => {
@@ -90,7 +115,7 @@ impl LivePage<'_> {
                 }
             }
         }
-        let switches = self.treatments.iter().filter_map(|(_, switches)| switches.as_ref().ok()).flatten();
+        let switches = server.treatments.iter().filter_map(|(_, switches)| switches.as_ref().ok()).flatten();
         if switches.into_iter().any(|switch| switch.on.contains("{artefact}")) {
             writeln!(out, "  {{artefact}}: a file in {}, removed after each window", self.run_dir)?;
         }
@@ -105,16 +130,16 @@ impl LivePage<'_> {
             false => format!("; the first windows last {} s", ramp.join(", ")),
         };
         writeln!(out, "\nExposure")?;
-        writeln!(
-            out,
-            "  {} blocks in {}, each a window with and one without, in an order that is drawn;",
-            design.blocks,
-            format_duration_s(design.duration_s())
-        )?;
+        let windows = match self.crosses_over() {
+            true => "each two windows: on at one server, then at the other;\n  the order is drawn;",
+            false => "each a window with and one without, in an order that is drawn;",
+        };
+        writeln!(out, "  {} blocks in {}, {windows}", design.blocks, format_duration_s(design.duration_s()))?;
         writeln!(out, "  each fifth block switches nothing (sham).")?;
+        let each_server = if self.crosses_over() { " at each server" } else { "" };
         writeln!(
             out,
-            "  On: {} in all for each treatment, at most {:.0} s at a time{ramp}.",
+            "  On{each_server}: {} in all for each treatment, at most {:.0} s at a time{ramp}.",
             format_duration_s(design.on_s()),
             design.longest_on_s()
         )?;
@@ -126,10 +151,15 @@ impl LivePage<'_> {
         writeln!(
             out,
             "  toll's own: {PROBES_PER_S} probe queries and 21 status queries a second, {} connections{tap}",
-            GUARD_CONNECTIONS + OWN_CONNECTIONS + more
+            GUARD_CONNECTIONS + OWN_CONNECTIONS + more + self.servers.len() - 1
         )?;
+        if self.crosses_over() {
+            writeln!(out, "  at each of the two servers")?;
+        }
         writeln!(out, "  Written: to {}", self.run_dir)?;
-        for path in self.space {
+        let mut space: Vec<&PathBuf> = self.servers.iter().flat_map(|server| server.space).collect();
+        space.dedup();
+        for path in space {
             writeln!(out, "  Free space is watched in {}", path.display())?;
         }
         Ok(())
@@ -160,15 +190,15 @@ impl LivePage<'_> {
             Some(pct) => writeln!(
                 out,
                 "  Found in 8 of 10 such runs (from {} s with nothing on): a change of {pct:.1}% or more",
-                self.baseline.seconds
+                self.pilot_s()
             ),
             None => writeln!(out, "  The smallest change that such a run finds is not known beforehand"),
         }
     }
 
-    fn write_rights(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "\nRights")?;
-        for right in self.rights {
+    fn write_rights(&self, server: &ServerPlan<'_>, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\nRights{}", self.at(server))?;
+        for right in server.rights {
             match right.is_there {
                 true => writeln!(out, "  there    {}", right.what_for)?,
                 false => writeln!(out, "  missing  {}: {}", right.what_for, right.grant)?,
@@ -178,8 +208,8 @@ impl LivePage<'_> {
     }
 
     /// Each limit beside what this server does by itself.
-    fn write_breaker(&self, out: &mut String) -> std::fmt::Result {
-        let (usual, limit) = (self.baseline, self.limits);
+    fn write_breaker(&self, server: &ServerPlan<'_>, out: &mut String) -> std::fmt::Result {
+        let (usual, limit) = (server.baseline, server.limits);
         let ms = |us: f64| format!("{:.1} ms", us / 1e3);
         let megabytes = |bytes: u64| format!("{} MB", format_megabytes(bytes as f64));
         let stalls =
@@ -218,7 +248,7 @@ impl LivePage<'_> {
                 limit.swap_in_per_s.to_string(),
             ),
         ];
-        if self.sees_host {
+        if server.sees_host {
             rows.extend(of_host);
         }
         let errors: Vec<(String, String, String)> = limit
@@ -231,17 +261,20 @@ impl LivePage<'_> {
             .collect();
         rows.extend(errors.iter().map(|(what, usual, most)| (what.as_str(), usual.clone(), most.clone())));
         writeln!(out, "\nOff within 2 s, for good, once one of these is passed (now, limit)")?;
+        if self.crosses_over() {
+            writeln!(out, " {}", self.at(server))?;
+        }
         for (what, usual, most) in rows {
             writeln!(out, "  {what:<37} {usual:>14} {most:>16}")?;
         }
+        Ok(())
+    }
+
+    /// What ends the run wherever it is measured.
+    fn write_vetoes(&self, out: &mut String) -> std::fmt::Result {
+        let lag_s = self.servers.first().map_or(0.0, |server| server.limits.lag_s);
         for replica in self.replicas {
-            writeln!(
-                out,
-                "  {:<37} {:>14} {:>14} s",
-                format!("lag of {replica}, if it grows"),
-                "",
-                limit.lag_s
-            )?;
+            writeln!(out, "  {:<37} {:>14} {:>14} s", format!("lag of {replica}, if it grows"), "", lag_s)?;
         }
         if let Some(path) = self.flag_file {
             writeln!(out, "  while the file {path} is there")?;

@@ -2,17 +2,19 @@
 
 use super::audit::Action;
 use super::design::LiveDesign;
-use super::page::LivePage;
+use super::page::{LivePage, ServerPlan};
 use super::rights::{self, Right};
 use super::switches::{self, Switch};
-use anyhow::{Context, ensure};
-use std::path::PathBuf;
+use anyhow::{Context, bail, ensure};
+use std::path::{Path, PathBuf};
+use toll_execution::class_meter::ClassSource;
 use toll_execution::live::{
-    LiveRequest, PilotRequest, minimum_detectable_pct, read_account, run_pilot, space_to_watch,
+    GuardedServer, LiveRequest, PilotRequest, UsersView, minimum_detectable_pct, read_account, run_pilot,
+    space_to_watch,
 };
 use toll_execution::run::{self, RunRequest, RunSource};
 use toll_guard::control::Vetoes;
-use toll_guard::limits::{Limits, PlannedBytes, Tolerated};
+use toll_guard::limits::{Baseline, Limits, PlannedBytes, Tolerated};
 use toll_guard::watch::{Replica, WatchedFiles};
 use toll_mysql::Target;
 use toll_record::{Arm, Role};
@@ -50,55 +52,80 @@ pub struct PreparedRun {
     switches: Vec<Switch>,
 }
 
-/// Looks at the server, and describes the run. `None`: interrupted.
+/// A server of the run, as it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct LiveServer<'a> {
+    pub server: &'a ExternalServer,
+    pub target: &'a Target,
+}
+
+impl LiveServer<'_> {
+    fn sees_host(&self) -> bool {
+        self.server.local().is_some()
+    }
+
+    /// What is looked at on its host.
+    fn files(&self, dir: &Path, flag_file: Option<PathBuf>) -> WatchedFiles {
+        let server_dirs = self.server.local().map(|local| local.to_host_path(&self.server.datadir()));
+        WatchedFiles { space: space_to_watch(dir, server_dirs), flag_file, sees_host: self.sees_host() }
+    }
+
+    /// Each treatment's changes here.
+    fn switches(&self, treated: &[&Arm]) -> Vec<(String, Result<Vec<Switch>, String>)> {
+        let of_arm = |arm: &&Arm| {
+            let switches = match &arm.unavailable {
+                Some(why) => Err(why.clone()),
+                None => Ok(switches::switches_of(arm, self.server.variables())),
+            };
+            (arm.name.clone(), switches)
+        };
+        treated.iter().map(of_arm).collect()
+    }
+}
+
+/// Looks at the servers (one, or two between which treatments cross over), and describes the run. `None`: interrupted.
 ///
 /// # Errors
-/// The server cannot be watched, or says too little.
+/// A server cannot be watched, or says too little.
 pub fn prepare(
     request: &mut RunRequest,
-    server: &ExternalServer,
-    target: &Target,
+    servers: &[LiveServer<'_>],
     design: &LiveDesign,
     options: LiveOptions,
     cancel: &CancelToken,
 ) -> anyhow::Result<Option<PreparedRun>> {
+    let first = *servers.first().context("a live run needs a server")?;
+    let crosses_over = servers.len() > 1;
     let preview = run::preview(request)?;
     request.out = Some(preview.dir.clone());
-    let local = server.local();
-    let sees_host = local.is_some();
-    let server_dirs = local.map(|local| local.to_host_path(&server.datadir()));
-    let files = WatchedFiles {
-        space: space_to_watch(&preview.dir, server_dirs),
-        flag_file: options.flag_file,
-        sees_host,
-    };
-    let probe_query = options.probe_query.as_deref();
-    let pilot = PilotRequest {
-        target,
-        probe_query,
-        files: &files,
-        seconds: options.baseline_s,
-        server_pid: server.pid().filter(|_| sees_host),
-        without_tap: options.without_tap,
-    };
-    let found = run_pilot(&pilot, cancel)?;
-    if cancel.is_cancelled() {
-        return Ok(None);
-    }
-    let (baseline, users) =
-        found.context("too few probe queries were answered to say what is usual: give more --baseline")?;
     let treated: Vec<&Arm> = preview.arms.iter().filter(|arm| arm.role == Role::Treatment).collect();
-    let here =
-        |arm: &&&Arm| sees_host || arm.treatment.processes.is_empty() && arm.treatment.sysctl.is_empty();
-    ensure!(
-        treated.iter().filter(here).count() == treated.len(),
-        "the server is on another host: what runs beside it (a capture, an agent) is priced there"
-    );
-    let judged = users.judged(sees_host);
+    check_place(&treated, first.sees_host(), crosses_over)?;
+    let probe_query = options.probe_query.as_deref();
+    let files: Vec<WatchedFiles> =
+        servers.iter().map(|server| server.files(&preview.dir, options.flag_file.clone())).collect();
+    // Two servers are compared by the same source.
+    let without_tap = options.without_tap || !servers.iter().all(LiveServer::sees_host);
+    let pilots: Vec<PilotRequest<'_>> = servers
+        .iter()
+        .zip(&files)
+        .map(|(at, files)| PilotRequest {
+            target: at.target,
+            probe_query,
+            files,
+            seconds: options.baseline_s,
+            server_pid: at.server.pid().filter(|_| at.sees_host()),
+            without_tap,
+        })
+        .collect();
+    let Some(seen) = run_pilots(&pilots, cancel)? else { return Ok(None) };
+    let (baselines, views): (Vec<Baseline>, Vec<UsersView>) = seen.into_iter().unzip();
+    let sources: Vec<Option<ClassSource>> = views.iter().map(|users| users.source.clone()).collect();
+    let users = views.into_iter().reduce(|first, second| first.crossed_with(&second)).unwrap_or_default();
+    let judged = users.judged(first.sees_host() && !crosses_over);
     let RunSource::Scenario(scenario, _) = &mut request.source else {
         anyhow::bail!("a live run begins with a scenario");
     };
-    scenario.judge_live_by(judged, sees_host);
+    scenario.judge_live_by(judged, first.sees_host(), crosses_over);
     let definitions = scenario.definitions();
     let title =
         definitions.iter().find(|outcome| outcome.name == scenario.primary).map(|outcome| &outcome.title);
@@ -111,51 +138,58 @@ pub fn prepare(
         in_all: (options.write_rate * design.on_s() * f64::from(design.treatments)) as u64,
         in_a_window: (options.write_rate * design.longest_on_s()) as u64,
     };
-    let limits = Limits::of(&baseline, planned, options.tolerated);
-    let switched = |arm: &&Arm| {
-        let switches = match &arm.unavailable {
-            Some(why) => Err(why.clone()),
-            None => Ok(switches::switches_of(arm, server.variables())),
-        };
-        (arm.name.clone(), switches)
-    };
-    let account = read_account(target, probe_query)?;
-    let needed = rights::rights_needed(&preview.arms, &account, server.flavour() == Flavour::Mariadb);
+    let limits: Vec<Limits> =
+        baselines.iter().map(|baseline| Limits::of(baseline, planned, options.tolerated)).collect();
+    let needed = servers
+        .iter()
+        .map(|at| {
+            let account = read_account(at.target, probe_query)?;
+            Ok(rights::rights_needed(&preview.arms, &account, at.server.flavour() == Flavour::Mariadb))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let names: Vec<String> = options.replicas.iter().map(|replica| replica.name.clone()).collect();
+    let described = servers.iter().enumerate().map(|(i, at)| ServerPlan {
+        address: at.target.address.to_string(),
+        version: at.server.describe().version,
+        treatments: at.switches(&treated),
+        rights: &needed[i],
+        baseline: &baselines[i],
+        limits: &limits[i],
+        space: &files[i].space,
+        sees_host: at.sees_host(),
+    });
     let page = LivePage {
-        server: &target.address.to_string(),
-        version: &server.describe().version,
-        confirmation: &server.short_id(),
-        treatments: treated.iter().map(switched).collect(),
+        servers: described.collect(),
+        confirmation: &first.server.short_id(),
         design,
-        rights: &needed,
-        baseline: &baseline,
-        limits: &limits,
-        space: &files.space,
         run_dir: &preview.dir.display().to_string(),
         replicas: &names,
-        flag_file: files.flag_file.as_ref().and_then(|path| path.to_str()),
+        flag_file: options.flag_file.as_ref().and_then(|path| path.to_str()),
         vetoes: &options.vetoes,
         users: &users,
         judged: title.map_or("", String::as_str),
         mde_pct,
-        sees_host,
     };
-    let (text, switches) =
-        (page.render(), page.treatments.iter().filter_map(|(_, s)| s.clone().ok()).flatten());
+    let switches = page.servers.iter().flat_map(|server| &server.treatments);
+    let switches = switches.filter_map(|(_, switches)| switches.clone().ok()).flatten().collect();
+    let addresses: Vec<&str> = page.servers.iter().map(|server| server.address.as_str()).collect();
+    let guarded = servers.iter().enumerate().map(|(i, at)| GuardedServer {
+        target: at.target.clone(),
+        baseline: baselines[i].clone(),
+        limits: limits[i].clone(),
+        files: files[i].clone(),
+        source: sources[i].clone().filter(|_| users.source.is_some()),
+    });
     Ok(Some(PreparedRun {
-        page: text,
-        server: page.server.to_owned(),
-        server_uuid: server.variables().get("server_uuid").cloned(),
-        login: target.user.clone(),
-        switches: switches.collect(),
+        page: page.render(),
+        server: addresses.join(" and "),
+        server_uuid: first.server.variables().get("server_uuid").cloned(),
+        login: first.target.user.clone(),
+        switches,
         dir: preview.dir.clone(),
         live: LiveRequest {
-            target: target.clone(),
+            servers: guarded.collect(),
             guard_command: options.guard_command,
-            baseline: baseline.clone(),
-            limits: limits.clone(),
-            files: files.clone(),
             vetoes: options.vetoes.clone(),
             metrics: options.metrics,
             replicas: options.replicas,
@@ -164,8 +198,48 @@ pub fn prepare(
             judged,
             planned_mde_pct: mde_pct,
         },
-        missing: needed.into_iter().filter(|right| !right.is_there).collect(),
+        missing: needed.into_iter().flatten().filter(|right| !right.is_there).collect(),
     }))
+}
+
+/// # Errors
+/// A treatment cannot be switched where it is to be priced.
+fn check_place(treated: &[&Arm], sees_host: bool, crosses_over: bool) -> anyhow::Result<()> {
+    let is_on_server = |arm: &&Arm| arm.treatment.processes.is_empty() && arm.treatment.sysctl.is_empty();
+    let beside = treated.iter().find(|arm| !is_on_server(arm));
+    if let Some(arm) = beside.filter(|_| crosses_over) {
+        bail!(
+            "{} runs beside a server: between two servers only what is switched on a server itself crosses over (logs, \
+             settings, performance_schema)",
+            arm.name
+        );
+    }
+    ensure!(
+        sees_host || beside.is_none(),
+        "the server is on another host: what runs beside it (a capture, an agent) is priced there"
+    );
+    Ok(())
+}
+
+/// All at the same time. `None`: interrupted.
+fn run_pilots(
+    requests: &[PilotRequest<'_>],
+    cancel: &CancelToken,
+) -> anyhow::Result<Option<Vec<(Baseline, UsersView)>>> {
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let pilots: Vec<_> =
+            requests.iter().map(|request| scope.spawn(move || run_pilot(request, cancel))).collect();
+        pilots
+            .into_iter()
+            .map(|pilot| pilot.join().unwrap_or_else(|_| bail!("the look at a server failed")))
+            .collect()
+    });
+    let found = found.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    if cancel.is_cancelled() {
+        return Ok(None);
+    }
+    let all: Option<Vec<_>> = found.into_iter().collect();
+    all.context("too few probe queries were answered to say what is usual: give more --baseline").map(Some)
 }
 
 impl PreparedRun {

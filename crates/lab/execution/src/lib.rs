@@ -11,6 +11,7 @@ pub mod class_meter;
 mod collector;
 mod end_child;
 mod footprint;
+mod guard;
 pub mod host;
 pub mod live;
 mod loss_tracker;

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use toll_consent::audit;
 use toll_consent::design::LiveDesign;
-use toll_consent::prepare::{LiveOptions, prepare};
+use toll_consent::prepare::{LiveOptions, LiveServer, prepare};
 use toll_execution::run::{self, RunRequest, RunSource};
-use toll_execution::testbed::ServerChoice;
+use toll_execution::testbed::{SecondServer, ServerChoice};
 use toll_guard::control::Vetoes;
 use toll_guard::limits::Tolerated;
 use toll_guard::watch::Replica;
@@ -67,6 +67,10 @@ pub struct Live {
     /// Measure on a replica or a read-only server
     #[arg(long, help_heading = "Server")]
     allow_replica: bool,
+    /// A second replica of the same cluster with the same share of its traffic: the method is on at one while it is off at the
+    /// other, and what slows both at once cancels
+    #[arg(long, value_name = "DSN|FILE", help_heading = "Server")]
+    crossed_with: Option<String>,
     /// Time of all blocks
     #[arg(long, alias = "duration", value_name = "DURATION", default_value = "20m", help_heading = "Time")]
     time: Seconds,
@@ -127,6 +131,18 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     let login = Login::choose(arguments.server.as_deref(), &arguments.address)?
         .context("name the server: --server FILE.cnf, or --host and --user")?;
     let server = ExternalServer::connect(&login.target, login.defaults_file.clone())?;
+    let second =
+        arguments.crossed_with.as_deref().map(Login::parse).transpose().context("in --crossed-with")?;
+    let second_server = second
+        .as_ref()
+        .map(|login| ExternalServer::connect(&login.target, login.defaults_file.clone()))
+        .transpose()?;
+    if let Some(other) = &second_server {
+        ensure!(
+            !other.server().is_at_same_address(server.server()),
+            "--crossed-with names the server that --server names: a method cannot be on and off there at once"
+        );
+    }
     let confirmation = server.short_id();
     arguments.check_confirmation(&confirmation)?;
     let treatments = scenario.arms.iter().filter(|arm| arm.role == Role::Treatment).count() as u32;
@@ -149,6 +165,12 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
             target: Box::new(login.target.clone()),
             defaults_file: login.defaults_file.clone(),
             agreed,
+            second: second.as_ref().map(|login| {
+                Box::new(SecondServer {
+                    target: login.target.clone(),
+                    defaults_file: login.defaults_file.clone(),
+                })
+            }),
         },
         out: arguments.out.clone(),
         keep_artefacts: false,
@@ -169,7 +191,11 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
         guard_command: vec![OWN_PROGRAM.to_owned(), "guard".to_owned()],
     };
     eprint_line!("toll: looking at the server for {:.0} s, with nothing switched", arguments.baseline.0);
-    let Some(prepared) = prepare(&mut request, &server, &login.target, &design, options, &cancel)? else {
+    let first = LiveServer { server: &server, target: &login.target };
+    let other = second_server.as_ref().zip(second.as_ref());
+    let other = other.map(|(server, login)| LiveServer { server, target: &login.target });
+    let servers: Vec<LiveServer<'_>> = std::iter::once(first).chain(other).collect();
+    let Some(prepared) = prepare(&mut request, &servers, &design, options, &cancel)? else {
         return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
     };
     print_report(&prepared.page)?;

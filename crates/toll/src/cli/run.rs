@@ -6,7 +6,7 @@ use super::interrupt;
 use super::progress;
 use super::report::Format;
 use super::scenario_file;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use nix::sys::stat::Mode;
 use std::fs::Permissions;
@@ -213,6 +213,11 @@ fn repeat_plan(arguments: Run) -> anyhow::Result<ExitCode> {
     let path = arguments.plan.context("give a scenario, or a plan with --plan")?;
     let path = if path.is_dir() { path.join("plan.json") } else { path };
     let plan = toll_record::read_plan(&path)?;
+    ensure!(
+        plan.design.is_rounds(),
+        "{} is the plan of a live run, which begins with consent and has a guard: repeat it with `toll live`",
+        path.display()
+    );
     // A plan of format 1 did not hold what arms do: brought to a later format, they would do nothing.
     if plan.setup.sandbox.is_none() && plan.server.as_ref().is_some_and(|server| server.kind == "sandbox") {
         bail!(

@@ -84,6 +84,6 @@ impl ServerArgs {
         let schema = self.allow_schema.or(self.schema).or(named);
         let agreed =
             AllowedChanges { schema, may_create_schema: may_make_schema, allows_replica: self.allow_replica };
-        Ok(ServerChoice::External { target: Box::new(target), defaults_file, agreed })
+        Ok(ServerChoice::External { target: Box::new(target), defaults_file, agreed, second: None })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! With a real server and users of it. Nothing here is timed but what would hang.
 
+mod crossed;
 mod system_faults;
 
 use serde_json::Value;
@@ -187,6 +188,11 @@ fn what_makes_no_sense_is_refused_before_the_server_is_looked_at() {
     }
     let no_variants = at.lab.toll(&["live", "tcpdump-impact", "--server", &dsn]);
     assert!(output_text(&no_variants).contains("--variants"), "{}", output_text(&no_variants));
+    // Without consent and a guard.
+    let live_plan =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../runs/2026-11-27-2-core-vm/live-general-log/plan.json");
+    let repeated = at.lab.toll(&["run", "--plan", live_plan, "--server", &dsn]);
+    assert!(output_text(&repeated).contains("repeat it with `toll live`"), "{}", output_text(&repeated));
     let no_server = at.lab.toll(&GENERAL_LOG);
     assert!(output_text(&no_server).contains("name the server"), "{}", output_text(&no_server));
 }
@@ -219,7 +225,7 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
     assert_eq!(own["tap_cpu_pct"].as_f64().unwrap() > 0.0, is_tapped, "{own}");
     assert_eq!(
         own["connections"],
-        7 + u64::from(!is_tapped && text.contains("performance_schema's")),
+        6 + u64::from(!is_tapped && text.contains("performance_schema's")),
         "{own}"
     );
     let audit = audit(&out);
@@ -263,7 +269,7 @@ fn system_a_flag_file_takes_the_method_off_and_ends_the_run() {
         at.wait_until("on in the metrics", || served_figures(port).contains("\ntoll_live_method_on 1\n"));
         // As the plan says; one more reads counters where no tap may run.
         let sessions = at.toll_sessions();
-        assert!(sessions.len() <= 8 - usize::from(nix::unistd::Uid::effective().is_root()), "{sessions:?}");
+        assert!(sessions.len() <= 7 - usize::from(nix::unistd::Uid::effective().is_root()), "{sessions:?}");
         std::fs::write(&flag, "").unwrap();
         at.assert_off();
         let ended = child.wait().unwrap();

@@ -58,11 +58,12 @@ pub struct SeenStretch {
 
 impl SeenStretch {
     /// What the run keeps of it: the classes of its plan.
-    pub fn to_sample(&self, is_planned: impl Fn(&str) -> bool) -> ClassSample {
+    pub fn to_sample(&self, server: u32, is_planned: impl Fn(&str) -> bool) -> ClassSample {
         let kept = self.classes.iter().filter(|class| is_planned(&class.name));
         ClassSample {
             mono_us: self.mono_us,
             width_us: self.width_us,
+            server,
             classes: kept.map(|class| (class.name.clone(), class.times)).collect(),
         }
     }

@@ -25,6 +25,9 @@ pub struct SeenTraffic {
     pub queries_per_s: f64,
     /// Of the response time at the weights' mix.
     pub noise: Option<Noise>,
+    /// That response time over the pilot, in stretches of `width_us`, against its mean.
+    pub series: Vec<PilotSample>,
+    pub width_us: u64,
 }
 
 impl SeenTraffic {
@@ -52,9 +55,12 @@ impl SeenTraffic {
         let samples = stretches.iter().filter_map(|stretch| {
             Some(PilotSample { at_us: stretch.mono_us, ln: departure(stretch, &usual)? })
         });
+        let series: Vec<PilotSample> = samples.collect();
         let width_us = stretches.first().map_or(0, |stretch| stretch.width_us);
         Self {
-            noise: noise_of(&samples.collect::<Vec<_>>(), width_us),
+            noise: noise_of(&series, width_us),
+            series,
+            width_us,
             classes: frequent
                 .iter()
                 .map(|(name, (title, times))| QueryClass {

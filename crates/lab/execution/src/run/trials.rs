@@ -5,6 +5,7 @@
 
 use super::{ResolvedSource, RunContext, RunRequest, power_forecast};
 
+use crate::footprint::FootprintMeter;
 use crate::host;
 use crate::live::{LiveGuard, LiveRequest};
 use crate::recorder::Recorder;
@@ -15,7 +16,9 @@ use crate::trial_loop::{
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
+use toll_guard::link::GuardOutcome;
 use toll_model::placeholders::PlaceholderValues;
 use toll_model::plan::noise::BinOutcome;
 use toll_model::plan::{self, ResolvedScenario, RunOverrides, TestbedFacts, TimeSettings};
@@ -100,7 +103,7 @@ pub(super) fn run_trials(
             Ok(toll_analysis::can_stop_early(&toll_analysis::analyse_run_dir(&RunDir::open(dir)?)?))
         };
         if let Some(live) = &request.live {
-            start_guard(live, &plan, recorder, &mut env)?;
+            start_guards(live, &plan, recorder, &mut env)?;
         }
         let mut trial_loop = TrialLoop { plan: &plan, env: &mut env, should_stop: &mut enough };
         let ending = trial_loop.run()?;
@@ -117,7 +120,7 @@ pub(super) fn run_trials(
             Err(error) => RunEnd::Aborted(format!("{error:#}")),
         })
     })();
-    let guarded = end_guard(&mut env, dir);
+    let guarded = end_guards(&mut env, dir);
     let stopped = env.stop_load();
     env.count_cross_checks();
     progress.finish();
@@ -130,24 +133,40 @@ fn round_of_next_look(round: u32) -> u32 {
     round + (round / 10).max(1)
 }
 
-/// From now on a process of its own watches the server, and switches off what is on if it is hurt.
-fn start_guard(
+/// From now on a process of its own watches each server, and switches off what is on if it is hurt.
+fn start_guards(
     live: &LiveRequest,
     plan: &Plan,
     recorder: &Recorder,
     env: &mut HostEnv<'_>,
 ) -> anyhow::Result<()> {
-    let server = env.testbed().servers.first().context("a guard needs a server")?;
-    let guard = LiveGuard::start(live, env.testbed(), server.admin.open_since_us(), plan, recorder)?;
-    tracing::info!("drill: the guard switches off in {:.0} ms", guard.drill_ms());
-    env.guard_with(guard);
-    Ok(())
+    let first = live.servers.first().context("a guard needs a server")?;
+    let footprint = Arc::new(FootprintMeter::new(first.target.usage.clone()));
+    for number in 0..live.servers.len() {
+        let guard = LiveGuard::start(live, number, env.testbed(), plan, recorder, &footprint)?;
+        tracing::info!("drill: the guard switches off in {:.0} ms", guard.drill_ms());
+        env.guard_with(guard);
+    }
+    let mut guards = env.take_guards();
+    let (journal, probe_query) = (&env.testbed().journal, live.probe_query.as_deref());
+    let seen = guards
+        .iter_mut()
+        .try_for_each(|guard| guard.start_meter(probe_query, journal, plan, recorder, &footprint));
+    guards.into_iter().for_each(|guard| env.guard_with(guard));
+    seen
 }
 
-fn end_guard(env: &mut HostEnv<'_>, dir: &Path) -> anyhow::Result<()> {
-    let Some(guard) = env.take_guard() else { return Ok(()) };
-    let Some(outcome) = guard.end(dir, &env.testbed().journal)? else { return Ok(()) };
-    let off = outcome.off.map_or_else(
+fn end_guards(env: &mut HostEnv<'_>, dir: &Path) -> anyhow::Result<()> {
+    let mut ended = Ok(());
+    for guard in env.take_guards() {
+        let outcome = guard.end(dir, &env.testbed().journal);
+        ended = ended.and(outcome.map(|outcome| outcome.iter().for_each(warn_of_trip)));
+    }
+    ended
+}
+
+fn warn_of_trip(outcome: &GuardOutcome) {
+    let off = outcome.off.as_ref().map_or_else(
         || "whether it is off is not known".to_owned(),
         |off| match off.failures.is_empty() {
             true => format!("off after {:.2} s", off.took_us as f64 / 1e6),
@@ -159,7 +178,6 @@ fn end_guard(env: &mut HostEnv<'_>, dir: &Path) -> anyhow::Result<()> {
         None => "the server was not calm within 30 s".to_owned(),
     };
     tracing::warn!("the breaker tripped: {}; {off}; {after}", outcome.trip.reason);
-    Ok(())
 }
 
 /// Placeholders and values by arm.

@@ -25,6 +25,7 @@ pub fn open(
     testbed: &mut Testbed,
     facts: &mut TestbedFacts,
 ) -> anyhow::Result<()> {
+    let number = testbed.servers.len();
     let server = ExternalServer::connect(target, defaults_file)?;
     refuse_pending_journal(&server)?;
     let mut admin = AdminSession::new(server.target().clone(), Some(server.server().clone()));
@@ -45,7 +46,7 @@ pub fn open(
         ("datadir", here(server.datadir())),
         ("server_bin", local.map_or_else(String::new, |local| local.program_path().display().to_string())),
         ("schema", within.db.clone().unwrap_or_default()),
-        ("client_defaults", write_client_defaults(&testbed.work_dir, 0, &within)?),
+        ("client_defaults", write_client_defaults(&testbed.work_dir, number, &within)?),
     ] {
         placeholders.set(name, value);
     }
@@ -61,7 +62,7 @@ pub fn open(
         uses_tls: server.target().tls != Tls::Off,
     }));
     testbed.servers.push(ServerHandle {
-        number: 0,
+        number,
         endpoints: resolve_endpoints(&server, within),
         admin,
         restart_detector: watched,

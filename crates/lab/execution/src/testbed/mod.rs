@@ -10,7 +10,7 @@ mod sandbox;
 mod setup;
 
 pub use existing_server::check_schema_is_given;
-pub use open::{OpenTestbed, ServerChoice, close, open};
+pub use open::{OpenTestbed, SecondServer, ServerChoice, close, open};
 pub use restart_detector::RestartDetector;
 pub use sandbox::prepare_data;
 pub use setup::resolve_setup;

@@ -30,7 +30,16 @@ pub enum ServerChoice {
         target: Box<Target>,
         defaults_file: Option<PathBuf>,
         agreed: AllowedChanges,
+        /// On which each treatment is on while it is off on the first.
+        second: Option<Box<SecondServer>>,
     },
+}
+
+/// The other one of two servers between which treatments cross over.
+#[derive(Debug, Clone)]
+pub struct SecondServer {
+    pub target: Target,
+    pub defaults_file: Option<PathBuf>,
 }
 
 /// The open test setup, and the capabilities found.
@@ -90,8 +99,19 @@ pub fn open(
     match choice {
         ServerChoice::None => {}
         ServerChoice::Sandbox { .. } => sandbox::open(&mut testbed, progress, &mut facts)?,
-        ServerChoice::External { target, defaults_file, agreed } => {
-            existing_server::open(target, defaults_file.clone(), agreed, progress, &mut testbed, &mut facts)?;
+        ServerChoice::External { target, defaults_file, agreed, second } => {
+            let of_first = (target.as_ref(), defaults_file);
+            let of_second = second.as_ref().map(|server| (&server.target, &server.defaults_file));
+            for (target, defaults_file) in std::iter::once(of_first).chain(of_second) {
+                existing_server::open(
+                    target,
+                    defaults_file.clone(),
+                    agreed,
+                    progress,
+                    &mut testbed,
+                    &mut facts,
+                )?;
+            }
         }
     }
     rig::open(&setup.rig, BuildPhase::AfterServers, &mut testbed)?;

@@ -43,7 +43,9 @@ pub fn resolve_setup(resolved: &ResolvedScenario, choice: &ServerChoice) -> anyh
         .profile
         .limits
         .map(|limits| Limits { cpus: limits.cpus, memory_bytes: limits.memory.map(|memory| memory.0) });
-    Ok(Setup { sandbox, data, rig, limits })
+    let crosses_over = matches!(choice, ServerChoice::External { second: Some(_), .. });
+    let second = if crosses_over { vec![resolved.scenario.baseline.clone()] } else { Vec::new() };
+    Ok(Setup { sandbox, data, rig, limits, second })
 }
 
 /// The scenario's data, and the loads' tables: the most tables and rows that any arm's load uses.

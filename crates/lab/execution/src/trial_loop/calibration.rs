@@ -5,8 +5,8 @@
 
 use super::TrialLoop;
 use super::environment::Environment;
-use super::guard::Tripped;
 use super::trial::{ClosedWindow, TrialParams};
+use crate::guard::Tripped;
 use anyhow::Context;
 use toll_model::scenario::OnExit;
 use toll_record::{Arm, Meter, Switching, Treatment, Window};

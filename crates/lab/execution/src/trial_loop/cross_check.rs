@@ -7,9 +7,9 @@
 use super::artefact_count::count_file;
 use super::bounded_command::{STOP_WITHIN, run_bounded};
 use super::environment::Environment;
-use super::guard::Tripped;
 use super::trial::TrialParams;
 use super::{StaysOn, TrialLoop};
+use crate::guard::Tripped;
 use anyhow::Context;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};

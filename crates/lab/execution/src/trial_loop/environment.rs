@@ -3,13 +3,13 @@
 //! `host_env.rs` is the host, `sim_env.rs` the simulation of the tests. The order of steps is the trial loop's alone.
 
 use super::clock::Clock;
-use super::guard::Guard;
 use super::host_probe::HostProbe;
 use super::load::LoadControl;
 use super::meter::Meter;
 use super::run_log::RunLog;
 use super::treatments::TreatmentControl;
 use super::ui::Ui;
+use crate::guard::Guard;
 
 /// All that a trial needs. At any time at most one load and one treatment are on.
 pub trait Environment: Clock + TreatmentControl + HostProbe + RunLog + Ui {

@@ -3,7 +3,6 @@
 use super::clock::Clock;
 use super::cross_check::CrossCheckSample;
 use super::environment::Environment;
-use super::guard::{Guard, Tripped};
 use super::host_probe::HostProbe;
 use super::load::LoadControl;
 use super::meter::Meter;
@@ -17,6 +16,7 @@ use super::work_meter::WorkMeter;
 use super::writeback::WritebackBarrier;
 use super::{Progress, StaysOn, readings};
 use crate::capture_survey::Survey;
+use crate::guard::{Guard, Tripped};
 use crate::live::LiveGuard;
 use crate::recorder::Recorder;
 use crate::testbed::Testbed;
@@ -30,7 +30,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toll_model::artefacts;
-use toll_record::{Arm, Artefact, Cpu, Plan, ProcessEnd, Role, Sample, TrialLine};
+use toll_record::{Arm, Artefact, Cpu, Plan, ProcessEnd, Sample, TrialLine};
 use toll_sys::cancel::CancelToken;
 use toll_sys::{clock, memory, redact};
 
@@ -71,13 +71,14 @@ pub struct HostEnv<'a> {
 /// Whatever may end the run.
 struct Guards<'a> {
     dir: RunDirGuard<'a>,
-    live: Option<LiveGuard>,
+    /// One for each server that serves users, in their order.
+    live: Vec<LiveGuard>,
 }
 
 impl Guard for Guards<'_> {
     fn check(&mut self, now_us: u64) -> Result<(), Tripped> {
         self.dir.check(now_us)?;
-        self.live.as_mut().map_or(Ok(()), |guard| guard.check(now_us))
+        self.live.iter_mut().try_for_each(|guard| guard.check(now_us))
     }
 }
 
@@ -99,7 +100,7 @@ impl<'a> HostEnv<'a> {
             seed: plan.seed,
             clock: plan.clock,
             keep_artefacts,
-            guards: Guards { dir: RunDirGuard::new(recorder, dir.to_owned()), live: None },
+            guards: Guards { dir: RunDirGuard::new(recorder, dir.to_owned()), live: Vec::new() },
             meter: None,
             treatment: Treatment::default(),
             written_before: 0,
@@ -119,18 +120,19 @@ impl<'a> HostEnv<'a> {
         self.testbed
     }
 
-    fn tell_guard(&self, is_on: bool) {
-        self.guards.live.iter().for_each(|guard| guard.set_on(is_on));
+    fn tell_guard(&self, arm: &Arm, is_on: bool) {
+        let guard = self.guards.live.get(self.testbed.setup.server_index(&arm.name));
+        guard.into_iter().for_each(|guard| guard.set_on(is_on));
     }
 
-    /// From now on `guard` may end the run, too.
+    /// From now on `guard`, of the next server, may end the run, too.
     pub fn guard_with(&mut self, guard: LiveGuard) {
-        self.guards.live = Some(guard);
+        self.guards.live.push(guard);
     }
 
-    /// The guard of a server that serves users, if there is one; it ends the run no more.
-    pub fn take_guard(&mut self) -> Option<LiveGuard> {
-        self.guards.live.take()
+    /// The guards of servers that serve users; they end the run no more.
+    pub fn take_guards(&mut self) -> Vec<LiveGuard> {
+        std::mem::take(&mut self.guards.live)
     }
 
     /// Has pt-query-digest count the stretches that were set aside; no load may run any more.
@@ -291,7 +293,7 @@ impl TreatmentControl for HostEnv<'_> {
         match Treatment::start(arm, &placeholders, trial, &mut context) {
             Ok(treatment) => {
                 self.treatment = treatment;
-                self.tell_guard(arm.role == Role::Treatment);
+                self.tell_guard(arm, !arm.treatment.is_nothing());
                 Ok(())
             }
             Err(error) => match error.downcast::<RestoreError>() {
@@ -329,7 +331,7 @@ impl TreatmentControl for HostEnv<'_> {
         let context = treatment_context(self.testbed, arm, self.dry_run_dir.as_deref());
         let stopped = self.treatment.stop(&mut TreatmentContext { load, ..context });
         self.record_output();
-        self.tell_guard(false);
+        self.tell_guard(arm, false);
         let kernel = stopped.kernel_restore_error.map(|error| error.context(StaysOn));
         let not_put_back = stopped.restore_error.map(|not| self.note_stays_on(arm, not)).or(kernel);
         SwitchOffReport { notes: stopped.notes, processes: stopped.processes, restore_error: not_put_back }
@@ -371,6 +373,8 @@ impl TreatmentControl for HostEnv<'_> {
         self.written_before += treatment.artefact_bytes().unwrap_or(0);
         match window {
             Some(window) if self.is_cross_check => self.cut_for_cross_check(arm, &treatment, window),
+            // What a treatment writes is counted on the first server.
+            Some(_) if self.testbed.setup.is_on_second(&arm.name) => self.discard_artefact(&treatment),
             Some(window) => self.count_artefact_of(arm, place, &treatment, window),
             None => self.discard_artefact(&treatment),
         }
@@ -474,7 +478,7 @@ impl Environment for HostEnv<'_> {
     }
 
     fn guard(&mut self) -> Option<&mut dyn Guard> {
-        if let Some(live) = &self.guards.live {
+        for live in &self.guards.live {
             live.set_written(self.written_before + self.treatment.artefact_bytes().unwrap_or(0));
         }
         Some(&mut self.guards)

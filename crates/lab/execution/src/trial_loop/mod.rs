@@ -10,7 +10,6 @@ mod calibration;
 mod clock;
 mod cross_check;
 mod environment;
-mod guard;
 mod host_env;
 mod host_probe;
 mod interim_precision;
@@ -33,12 +32,12 @@ mod work_meter;
 mod writeback;
 
 pub use calibration::Timeouts;
-pub use guard::{Guard, Tripped};
 pub use host_env::HostEnv;
 pub use load::LoadControl;
 pub use pilot::PilotTime;
 pub use progress::{Progress, TrialsAhead};
 
+use crate::guard::Tripped;
 use anyhow::Context;
 use clock::Clock;
 use environment::Environment;
@@ -307,14 +306,19 @@ impl<E: Environment> TrialLoop<'_, E> {
     }
 }
 
-/// The arm with its window as long as this round's are: longer ones, or the short ones that raise the exposure.
+/// The arm with its window as long as this round's are: longer ones, or the short ones that raise the exposure. On the second
+/// server it has the treatment that is off at the first.
 fn arm_in_round<'a>(plan: &Plan, arm: &'a Arm, round: u32) -> Cow<'a, Arm> {
-    match arm.window {
-        Window::Time { .. } if plan.is_long_round(round) || plan.is_ramp_round(round) => {
-            Cow::Owned(Arm { window: Window::Time { s: plan.round_window_s(round) }, ..arm.clone() })
-        }
-        _ => Cow::Borrowed(arm),
+    let crossed = plan.treatment_at_second(arm, round);
+    let mut arm = Cow::Borrowed(arm);
+    if let Some(treated) = crossed {
+        arm.to_mut().treatment = treated.treatment.clone();
+        arm.to_mut().artefact = treated.artefact;
     }
+    if matches!(arm.window, Window::Time { .. }) && (plan.is_long_round(round) || plan.is_ramp_round(round)) {
+        arm.to_mut().window = Window::Time { s: plan.round_window_s(round) };
+    }
+    arm
 }
 
 /// How long rounds take, and whether one more fits into the time that the plan gives.

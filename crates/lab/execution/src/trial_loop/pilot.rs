@@ -4,11 +4,11 @@
 //! reaches the run. What is made of it is for the plan to say.
 
 use super::environment::Environment;
-use super::guard::Tripped;
 use super::meter::Meter;
 use super::trial::ClosedWindow;
 use super::writeback::WritebackBarrier;
 use super::{StaysOn, TrialLoop};
+use crate::guard::Tripped;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toll_model::plan::noise::{self, BinOutcome, Series};

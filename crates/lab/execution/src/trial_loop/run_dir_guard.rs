@@ -1,6 +1,6 @@
 //! Guard of the run directory: trips once it cannot be written, or when its disk is nearly full.
 
-use super::guard::{Guard, Tripped};
+use crate::guard::{Guard, Tripped};
 use crate::recorder::Recorder;
 use std::path::{Path, PathBuf};
 use toll_sys::disk;

@@ -3,7 +3,6 @@
 use super::StaysOn;
 use super::clock::Clock;
 use super::environment::Environment;
-use super::guard::{Guard, Tripped};
 use super::host_probe::HostProbe;
 use super::load::LoadControl;
 use super::meter::Meter;
@@ -12,6 +11,7 @@ use super::treatments::{SwitchOffReport, TreatmentControl};
 use super::trial::{ClosedWindow, TrialParams};
 use super::ui::Ui;
 use super::writeback::WritebackBarrier;
+use crate::guard::{Guard, Tripped};
 use crate::treatment::{PauseGuard, Reading};
 use crate::workload::{LiveLoad, WindowLoad};
 use anyhow::{anyhow, bail};

@@ -1,6 +1,7 @@
 //! Tests of the trial loop on the simulated environment, with faults.
 
 mod guard;
+mod lengths;
 mod writeback;
 
 use super::sim_env::{BIN_US, Fault, RATE, SimEnv};
@@ -407,30 +408,6 @@ fn a_round_that_would_not_end_in_the_time_given_is_not_begun() {
     let mut all = SimEnv::new(Fault::None);
     run(&plan, &mut all).unwrap();
     assert_eq!(all.windows().len(), 40);
-}
-
-#[test]
-fn long_rounds_have_long_windows_for_what_lasts_for_a_time() {
-    let dump = arm("dump", Counts::Driver, Window::Done { at_most_s: 60.0 });
-    let mut plan = plan(vec![timed("none"), timed("tool"), dump], 3);
-    plan.long = Some(toll_record::Long { window_s: 4.0, rounds: vec![1] });
-    let mut sim = SimEnv::new(Fault::None);
-    sim.takes = vec![("dump", 700_000)];
-    run(&plan, &mut sim).unwrap();
-    let lengths: Vec<u64> =
-        sim.windows().iter().filter(|w| w.0 != "dump").map(|w| (w.2 - w.1) / 100_000).collect();
-    assert_eq!(lengths, [10, 10, 40, 40, 10, 10]);
-    assert!(sim.windows().iter().all(|w| w.0 != "dump" || w.2 - w.1 < 1_000_000));
-}
-
-#[test]
-fn the_first_blocks_have_the_short_windows_that_raise_the_exposure() {
-    let mut plan = plan(vec![timed("none"), timed("tool")], 3);
-    plan.design = Design::Blocks { ramp_s: vec![0.2, 0.5] };
-    let mut sim = SimEnv::new(Fault::None);
-    assert_eq!(run(&plan, &mut sim).unwrap(), RunEnd::Completed);
-    let lengths: Vec<_> = sim.windows().iter().map(|(_, begin, end)| end - begin).collect();
-    assert_eq!(lengths, [200_000, 200_000, 500_000, 500_000, 1_000_000, 1_000_000]);
 }
 
 #[test]

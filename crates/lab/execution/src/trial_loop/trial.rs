@@ -4,9 +4,9 @@
 //! whose end closes the window is started with the window; any other has settled before it.
 
 use super::environment::Environment;
-use super::guard::Tripped;
 use super::writeback::WritebackWait;
 use super::{TrialLoop, trial_line};
+use crate::guard::Tripped;
 use crate::treatment::Reading;
 use crate::workload::{WindowLoad, rests_at_edges};
 use anyhow::Context;

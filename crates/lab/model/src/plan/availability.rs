@@ -88,11 +88,13 @@ pub fn unavailable_reason(arm: &Arm, facts: &TestbedFacts) -> Option<String> {
     if arm.needs.root && !facts.host.is_root {
         return Some("needs root: run toll with sudo".into());
     }
-    match facts.servers.get(facts.setup.server_index(&arm.name)) {
-        None => None,
-        Some(Err(why)) => Some(format!("the server that it needs for itself does not start: {why}")),
-        Some(Ok(server)) => unavailable_reason_on(arm, server),
-    }
+    let index = facts.setup.server_index(&arm.name);
+    let is_its_own = |i: usize| facts.setup.crosses_over() || i == index;
+    let servers = facts.servers.iter().enumerate().filter(|(i, _)| is_its_own(*i));
+    servers.into_iter().find_map(|(_, server)| match server {
+        Err(why) => Some(format!("the server that it needs for itself does not start: {why}")),
+        Ok(server) => unavailable_reason_on(arm, server),
+    })
 }
 
 /// What an arm requires of the host, whichever server it is measured on.

@@ -90,7 +90,7 @@ impl Scenario {
         }
         self.workload = Workload { driver: Some("none".to_owned()), ..Workload::default() };
         self.outcomes.extend(outcomes());
-        self.judge_live_by(Judged::UsersResponse, true);
+        self.judge_live_by(Judged::UsersResponse, true, false);
         self.profile = BTreeMap::from([("live".to_owned(), profile)]);
         self.default_profile = None;
         (self.data, self.sweep, self.pareto) = (None, None, None);
@@ -101,10 +101,12 @@ impl Scenario {
         Ok(self)
     }
 
-    /// Verdicts are drawn from this; shown is what can be seen of the server. Throughput is shown as a check of balance.
-    pub fn judge_live_by(&mut self, judged: Judged, sees_host: bool) {
-        let others = [USERS_RESPONSE, PROBE_RESPONSE, "qps"].into_iter();
-        let of_host = OF_HOST.into_iter().filter(|_| sees_host);
+    /// Verdicts are drawn from this; shown is what can be seen of the server. Throughput is shown as a check of balance. Where
+    /// treatments cross over, response times alone are compared between two servers.
+    pub fn judge_live_by(&mut self, judged: Judged, sees_host: bool, crosses_over: bool) {
+        let throughput = ["qps"].into_iter().filter(|_| !crosses_over);
+        let others = [USERS_RESPONSE, PROBE_RESPONSE].into_iter().chain(throughput);
+        let of_host = OF_HOST.into_iter().filter(|_| sees_host && !crosses_over);
         let first = judged.outcome();
         let shown = std::iter::once(first).chain(others.chain(of_host).filter(|name| *name != first));
         let shown: Vec<String> = shown.map(str::to_owned).collect();
