@@ -113,10 +113,9 @@ fn slower(pct: f64) -> Effect {
     Effect { slower: (1.0 + pct / 100.0).ln(), ..Effect::default() }
 }
 
-/// Response times of a production server by second and class: level and mix of the load, and what goes on beside it.
-struct Production<'a> {
-    host: &'a mut SimulatedHost,
-    queries_per_s: f64,
+/// What slows a production server, or both of two: level and mix of the load, and what goes on beside it.
+#[derive(Default)]
+struct Conditions {
     level: f64,
     /// A deploy changes the level for good.
     deploy: f64,
@@ -125,47 +124,62 @@ struct Production<'a> {
     phase: usize,
 }
 
-impl Production<'_> {
-    fn second(&mut self, effect: Effect, into: &mut [ClassWindow; CLASSES]) {
-        self.level = 0.95 * self.level + 0.03 * self.host.normal();
-        self.mix = 0.98 * self.mix + 0.1 * self.host.normal();
-        if self.host.draws.below(900) == 0 {
-            self.deploy += 0.2 * self.host.normal();
+/// In one second: ln of all response times, and of the odds of the slow classes.
+#[derive(Clone, Copy)]
+struct Now {
+    ln: f64,
+    mix: f64,
+}
+
+impl Conditions {
+    fn next(&mut self, host: &mut SimulatedHost) -> Now {
+        self.level = 0.95 * self.level + 0.03 * host.normal();
+        self.mix = 0.98 * self.mix + 0.1 * host.normal();
+        if host.draws.below(900) == 0 {
+            self.deploy += 0.2 * host.normal();
         }
         // Each minute a job, each ten minutes another; a slow rise and fall over hours.
         let busy = if (self.second + self.phase) % 60 < 8 { 0.3 } else { 0.0 }
             + if (self.second + 7 * self.phase) % 600 < 40 { 0.2 } else { 0.0 };
         let tide = 0.3 * (self.second as f64 / 2_000.0).sin();
         // One burst in a hundred seconds.
-        let burst = if self.host.draws.below(100) == 0 { 0.8 } else { 0.0 };
-        let common = self.level + self.deploy + busy + tide + burst + effect.slower;
-        let fast = (1.0 / (1.0 + self.mix.exp()) - effect.to_slow).clamp(0.05, 0.95);
-        for (k, class) in into.iter_mut().enumerate() {
-            let share = if k < 2 { fast } else { 1.0 - fast } / 2.0;
-            let count = (self.queries_per_s * share * (1.0 + 0.2 * self.host.normal())).max(0.0) as u64;
-            let mean_ln = CLASS_US[k].ln() + common + self.host.normal() / (count.max(1) as f64).sqrt();
-            class.count += count;
-            class.ln_sum += count as f64 * mean_ln;
-        }
+        let burst = if host.draws.below(100) == 0 { 0.8 } else { 0.0 };
         self.second += 1;
+        Now { ln: self.level + self.deploy + busy + tide + burst, mix: self.mix }
+    }
+}
+
+/// A server's queries in one second, by class.
+type Classes = [ClassWindow; CLASSES];
+
+fn answer(host: &mut SimulatedHost, queries_per_s: f64, now: Now, effect: Effect, into: &mut Classes) {
+    let fast = (1.0 / (1.0 + now.mix.exp()) - effect.to_slow).clamp(0.05, 0.95);
+    for (k, class) in into.iter_mut().enumerate() {
+        let share = if k < 2 { fast } else { 1.0 - fast } / 2.0;
+        let count = (queries_per_s * share * (1.0 + 0.2 * host.normal())).max(0.0) as u64;
+        let mean_ln =
+            CLASS_US[k].ln() + now.ln + effect.slower + host.normal() / (count.max(1) as f64).sqrt();
+        class.count += count;
+        class.ln_sum += count as f64 * mean_ln;
     }
 }
 
 /// Differences of blocks in drawn order: by class at a fixed mix, and of the plain mean.
 fn blocks(host: &mut SimulatedHost, live: Live, blocks: usize, effect: Effect) -> [Vec<f64>; 2] {
-    let queries_per_s = live.queries_per_s;
     let phase = host.draws.below(600) as usize;
     let orders: Vec<bool> = (0..blocks).map(|_| host.draws.below(2) == 0).collect();
-    let mut production =
-        Production { host, queries_per_s, level: 0.0, deploy: 0.0, mix: 0.0, second: 0, phase };
+    let mut conditions = Conditions { phase, ..Conditions::default() };
     let mut window = |effect: Effect| {
-        let mut thrown_away = [ClassWindow::default(); CLASSES];
-        (0..live.guard_s).for_each(|_| production.second(effect, &mut thrown_away));
-        let mut kept = [ClassWindow::default(); CLASSES];
-        (0..live.window_s).for_each(|_| production.second(effect, &mut kept));
+        let mut kept = Classes::default();
+        for second in 0..live.guard_s + live.window_s {
+            let now = conditions.next(host);
+            let mut thrown_away = Classes::default();
+            let into = if second < live.guard_s { &mut thrown_away } else { &mut kept };
+            answer(host, live.queries_per_s, now, effect, into);
+        }
         kept
     };
-    let mean = |of: &[ClassWindow; CLASSES]| {
+    let mean = |of: &Classes| {
         let (count, sum) = of.iter().fold((0, 0.0), |(n, sum), class| (n + class.count, sum + class.ln_sum));
         sum / count as f64
     };
@@ -179,6 +193,40 @@ fn blocks(host: &mut SimulatedHost, live: Live, blocks: usize, effect: Effect) -
         found[1].push(mean(&on) - mean(&off));
     }
     found
+}
+
+/// The same between two replicas, each of which serves so many queries a second: on at one, then at the other. `own`: of the
+/// variance of what slows a server, the share that is its own; the rest slows both at once.
+fn crossed_blocks(host: &mut SimulatedHost, live: Live, blocks: usize, effect: Effect, own: f64) -> Vec<f64> {
+    let orders: Vec<usize> = (0..blocks).map(|_| host.draws.below(2) as usize).collect();
+    let mut conditions: [Conditions; 3] = std::array::from_fn(|_| Conditions {
+        phase: host.draws.below(600) as usize,
+        ..Conditions::default()
+    });
+    let mut window = |on_at: usize| {
+        let mut kept = [Classes::default(); 2];
+        for second in 0..live.guard_s + live.window_s {
+            let [both, first, second_server] = conditions.each_mut().map(|at| at.next(host));
+            let mut thrown_away = [Classes::default(); 2];
+            let into = if second < live.guard_s { &mut thrown_away } else { &mut kept };
+            for (number, alone) in [first, second_server].into_iter().enumerate() {
+                let sum = |alone: f64, both: f64| own.sqrt() * alone + (1.0 - own).sqrt() * both;
+                let now = Now { ln: sum(alone.ln, both.ln), mix: sum(alone.mix, both.mix) };
+                let here = if on_at == number { effect } else { Effect::default() };
+                answer(host, live.queries_per_s, now, here, &mut into[number]);
+            }
+        }
+        kept
+    };
+    let change = |on: &Classes, off: &Classes| stratified_change(on, off, &[0.25; CLASSES], 1).unwrap();
+    orders
+        .into_iter()
+        .map(|first_at| {
+            let (first, second) = (window(first_at), window(1 - first_at));
+            let [at_first, at_second] = if first_at == 0 { [&first, &second] } else { [&second, &first] };
+            (change(&at_first[0], &at_second[0]) + change(&at_second[1], &at_first[1])) / 2.0
+        })
+        .collect()
 }
 
 /// Blocks of the pilot, which switches nothing and gives the scale.
@@ -259,4 +307,47 @@ fn an_hour_at_5000_queries_a_second_finds_three_percent() {
     let long = Live { window_s: 10, guard_s: 5, ..live(5_000.0) };
     let [three, _, fifteen] = [3.0, 5.0, 15.0].map(|pct| found(long, pct));
     assert!(three < small && fifteen >= 95.0, "{three} {fifteen}");
+}
+
+#[test]
+fn crossing_over_between_two_replicas_takes_out_what_slows_both() {
+    const SOME: u64 = 100;
+    let at = live(5_000.0);
+    let spread_of_one: Vec<f64> = (0..SOME).map(|seed| scales(seed, at)[0]).collect();
+    let ratio = |own: f64| {
+        let of_two = |seed| crossed_blocks(&mut SimulatedHost::new(seed), at, PILOT, Effect::default(), own);
+        let spread: Vec<f64> = (0..SOME).map(|seed| toll_stats::sd(&of_two(seed))).collect();
+        let ratio = median(&spread) / median(&spread_of_one);
+        println!(
+            "two replicas, {:.0}% of what slows one its own: spread over that of one: {ratio:.2}",
+            100.0 * own
+        );
+        ratio
+    };
+    let [all_own, half, a_tenth, none] = [1.0, 0.5, 0.1, 0.0].map(ratio);
+    // Twice as many windows are worth a factor of 0.71 by themselves.
+    assert!((0.6..0.8).contains(&all_own), "{all_own}");
+    assert!(half < 0.6 && a_tenth < 0.3 && none < 0.15, "{half} {a_tenth} {none}");
+}
+
+#[test]
+fn system_crossed_replicas_give_no_verdict_where_there_is_nothing() {
+    let at = live(5_000.0);
+    for (own, pct) in [(0.1, 1.0), (0.5, 2.0)] {
+        let misses = |seed, effect: Effect| {
+            let blocks =
+                |seed, count, effect| crossed_blocks(&mut SimulatedHost::new(seed), at, count, effect, own);
+            let scale = toll_stats::sd(&blocks(seed + RUNS, PILOT, Effect::default()));
+            ever_misses(&blocks(seed, BLOCKS_OF_AN_HOUR, effect), scale, 0.0)
+        };
+        let what = format!("an hour at two replicas, {:.0}% their own", 100.0 * own);
+        let none = share_pct(&format!("{what}, no effect: any verdict at any look"), 0..RUNS, |seed| {
+            misses(seed, Effect::default())
+        });
+        assert!(none <= 5.0, "{none}");
+        let found = share_pct(&format!("{what}: +{pct}% found at some look"), 0..100, |seed| {
+            misses(seed, slower(pct))
+        });
+        assert!(found >= 80.0, "{found}");
+    }
 }
