@@ -13,7 +13,7 @@ use toll_sys::{child_process, clock};
 
 /// How often toll says that it lives.
 const BEAT: Duration = Duration::from_millis(200);
-/// The guard says so ten times a second.
+/// The guard says so five times a second.
 const SILENCE_US: u64 = 1_000_000;
 /// To log in, choose a query and open all connections.
 const READY_US: u64 = 15_000_000;

@@ -77,12 +77,12 @@ pub enum FromGuard {
     },
 }
 
-/// What a person wants to see of a look.
+/// What a person wants to see of a look, which toll hears of five times a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     /// CLOCK_MONOTONIC, microseconds.
     pub at_us: u64,
-    /// Probe queries answered since the last look, and the sum of ln(their latency in microseconds).
+    /// Probe queries answered since toll last heard of a look, and the sum of ln(their latency in microseconds).
     pub probes: u64,
     pub probe_ln_us_sum: f64,
     pub probe_p50_us: f64,

@@ -7,7 +7,7 @@ use super::breaker::{Breaker, Condition, Reading, Trip};
 use super::control::Control;
 use super::messages::{FromGuard, GuardSetup, Look, OffReport, ServerLogin, ToGuard, receive, send};
 use super::metrics::Metrics;
-use super::watch::{LOOK_US, Replica, Watch};
+use super::watch::{BEAT_US, LOOK_US, Replica, Watch};
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -55,6 +55,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
         is_gone: false,
         drill: false,
         probes: VecDeque::new(),
+        said_us: 0,
         usage: target.usage.clone(),
     };
     let mut next_us = clock::mono_us();
@@ -89,13 +90,16 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
         if state.is_gone {
             return Ok(());
         }
-        let look = state.summarise(&reading);
-        if control.has_socket() {
-            control.set_status(serde_json::to_string(&look)?);
-        }
-        metrics.iter().for_each(|metrics| metrics.set(look));
-        if send(&mut output, &FromGuard::Beat { look }).is_err() {
-            state.is_gone = true;
+        state.note_probes(&reading);
+        if reading.at_us >= state.said_us + BEAT_US - LOOK_US / 2 {
+            let look = state.summarise(&reading);
+            if control.has_socket() {
+                control.set_status(serde_json::to_string(&look)?);
+            }
+            metrics.iter().for_each(|metrics| metrics.set(look));
+            if send(&mut output, &FromGuard::Beat { look }).is_err() {
+                state.is_gone = true;
+            }
         }
         next_us = (next_us + LOOK_US).max(clock::mono_us());
         clock::sleep_until(next_us);
@@ -112,7 +116,10 @@ struct Guard {
     statement_us: u64,
     is_gone: bool,
     drill: bool,
+    /// When they were looked at, and their latencies.
     probes: VecDeque<(u64, f64)>,
+    /// The look that toll last heard of.
+    said_us: u64,
     /// Of the server.
     usage: Usage,
 }
@@ -149,17 +156,24 @@ impl Guard {
         }
     }
 
-    fn summarise(&mut self, reading: &Reading) -> Look {
+    fn note_probes(&mut self, reading: &Reading) {
         self.probes.extend(reading.probes_us.iter().map(|us| (reading.at_us, *us)));
         while self.probes.front().is_some_and(|(then, _)| reading.at_us - then > LOOK_SPAN_US) {
             self.probes.pop_front();
         }
+    }
+
+    fn summarise(&mut self, reading: &Reading) -> Look {
+        let said_us = std::mem::replace(&mut self.said_us, reading.at_us);
+        let unsaid = self.probes.iter().filter(|(then, _)| *then > said_us);
+        let (probes, probe_ln_us_sum) =
+            unsaid.fold((0, 0.0), |(count, sum), (_, us)| (count + 1, sum + us.max(1e-3).ln()));
         let mut latencies: Vec<f64> = self.probes.iter().map(|(_, us)| *us).collect();
         let [probe_p50_us, probe_p99_us] = [0.5, 0.99].map(|q| super::breaker::quantile(&mut latencies, q));
         Look {
             at_us: reading.at_us,
-            probes: reading.probes_us.len() as u64,
-            probe_ln_us_sum: reading.probes_us.iter().map(|us| us.max(1e-3).ln()).sum(),
+            probes,
+            probe_ln_us_sum,
             probe_p50_us,
             probe_p99_us,
             threads_running: reading.threads_running,

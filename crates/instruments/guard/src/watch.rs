@@ -18,6 +18,8 @@ use toll_sys::{clock, disk};
 
 /// Time between two looks.
 pub const LOOK_US: u64 = 100_000;
+/// Time between two of the guard's words to toll: each wakes toll, which does nothing with a single look.
+pub const BEAT_US: u64 = 2 * LOOK_US;
 /// Time between two readings of what the kernel takes longer to tell: all of /proc/vmstat, and file systems.
 const SLOW_US: u64 = 500_000;
 /// Probe queries a second.

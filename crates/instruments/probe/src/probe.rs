@@ -14,7 +14,7 @@ use std::time::Duration;
 use toll_mysql::{Connection, Target};
 use toll_stats::random::Rng;
 use toll_stats::schedule::{ArrivalProcess, Pacing, Schedule, ScheduledEvent};
-use toll_sys::clock::{mono_ns, sleep_until_ns};
+use toll_sys::clock::mono_ns;
 
 /// Timeout of a probe query. A query that exceeds it counts with this latency.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,8 +22,6 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_DELAY_NS: u64 = 1_000_000_000;
 /// Pause before the next connection attempt.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
-/// Interval between checks for the end of the probe.
-const STOP_POLL_NS: u64 = 100_000_000;
 
 /// Result of one probe query: an answer, or a timeout.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +104,7 @@ impl Drop for Probe {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..) {
+            worker.thread().unpark();
             // One that waits for a server that hangs ends with the process.
             if self.shared.is_idle() || worker.is_finished() {
                 let _ = worker.join();
@@ -139,9 +138,7 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn run(mut self) {
         while let Some(due) = self.shared.next_due() {
-            while mono_ns() < due.intended_ns && !self.shared.is_stopped() {
-                sleep_until_ns(due.intended_ns.min(mono_ns() + STOP_POLL_NS));
-            }
+            self.sleep_until(due.intended_ns);
             if self.shared.is_stopped() {
                 return;
             }
@@ -162,6 +159,14 @@ impl Worker<'_> {
             if cannot_connect && !self.shared.is_stopped() {
                 std::thread::sleep(RECONNECT_DELAY);
             }
+        }
+    }
+
+    /// The end of the probe wakes it, so nothing has to look for that meanwhile.
+    fn sleep_until(&self, deadline_ns: u64) {
+        let left_ns = || deadline_ns.saturating_sub(mono_ns());
+        while left_ns() > 0 && !self.shared.is_stopped() {
+            std::thread::park_timeout(Duration::from_nanos(left_ns()));
         }
     }
 

@@ -150,7 +150,7 @@ impl LivePage<'_> {
         };
         writeln!(
             out,
-            "  toll's own: {PROBES_PER_S} probe queries and 21 status queries a second, {} connections{tap}",
+            "  toll's own: {PROBES_PER_S} probe queries and 11 status queries a second, {} connections{tap}",
             GUARD_CONNECTIONS + OWN_CONNECTIONS + more + self.servers.len() - 1
         )?;
         if self.crosses_over() {

@@ -134,8 +134,10 @@ pub fn prepare(
         let (apart_s, blocks) = (design.apart_s(), design.judged_blocks());
         minimum_detectable_pct(noise, design.window_s, apart_s, blocks as usize, alpha)
     });
+    // On at one server or the other for twice as long; what is written is heard of by the guards of both.
+    let on_s = design.on_s() * f64::from(design.treatments) * servers.len() as f64;
     let planned = PlannedBytes {
-        in_all: (options.write_rate * design.on_s() * f64::from(design.treatments)) as u64,
+        in_all: (options.write_rate * on_s) as u64,
         in_a_window: (options.write_rate * design.longest_on_s()) as u64,
     };
     let limits: Vec<Limits> =

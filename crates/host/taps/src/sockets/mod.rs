@@ -121,7 +121,7 @@ const MAX_POLL_PAUSE: Duration = Duration::from_millis(20);
 /// Between two looks at the rings of a server that rests.
 const REST_PAUSE: Duration = Duration::from_millis(100);
 /// Most bytes in a ring of a server that rests.
-const REST_BYTES: usize = 64 << 10;
+const REST_BYTES: usize = 256 << 10;
 /// A smaller ring rests for a shorter time: 40 MB/s of each of its CPUs fit into one of this size meanwhile.
 const REST_RING_BYTES: usize = 16 << 20;
 
@@ -322,7 +322,7 @@ impl SocketTap {
 fn next_pause(pause: Duration, fullest: usize, size: usize) -> Duration {
     if fullest > size / 4 {
         (pause.min(MAX_POLL_PAUSE) / 2).max(MIN_POLL_PAUSE)
-    } else if fullest > REST_BYTES {
+    } else if fullest > REST_BYTES.min(size / 8) {
         let longer = if fullest < size / 8 { pause * 2 } else { pause };
         longer.min(MAX_POLL_PAUSE)
     } else {
@@ -370,7 +370,7 @@ mod tests {
         };
         let mib = 1 << 20;
         assert_eq!([64 * mib, 16 * mib, 8 * mib, mib].map(|size| settle(size, 0)), [100, 100, 50, 20]);
-        assert_eq!(settle(64 * mib, 64 << 10), 100);
+        assert_eq!(settle(64 * mib, REST_BYTES), 100);
         assert_eq!(settle(64 * mib, mib), 20);
         assert_eq!(next_pause(REST_PAUSE, mib, 64 * mib), MAX_POLL_PAUSE);
         assert_eq!(next_pause(REST_PAUSE, 17 * mib, 64 * mib), MAX_POLL_PAUSE / 2);

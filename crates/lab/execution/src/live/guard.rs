@@ -17,7 +17,7 @@ use toll_guard::control::Vetoes;
 use toll_guard::limits::{Baseline, Limits};
 use toll_guard::link::{GuardLink, GuardOutcome};
 use toll_guard::messages::{GuardSetup, Look, OffReport, ServerLogin};
-use toll_guard::watch::LOOK_US;
+use toll_guard::watch::BEAT_US;
 use toll_journal::{Journal, ServerRef, Undo, UndoId};
 use toll_mysql::{ClientFamily, Target};
 use toll_probe::ProbeQuery;
@@ -197,7 +197,7 @@ fn record_probes(look: &Look, server: u32, recorder: &Recorder) {
     let classes = [(ClassSample::PROBE.to_owned(), times)].into();
     recorder.record_sample(Sample::Classes(ClassSample {
         mono_us: look.at_us,
-        width_us: LOOK_US,
+        width_us: BEAT_US,
         server,
         classes,
     }));

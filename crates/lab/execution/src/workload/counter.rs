@@ -1,4 +1,4 @@
-//! Counter meter: work done where there is no driver of toll's, read ten times a second.
+//! Counter meter: work done where there is no driver of toll's, read some times a second.
 //!
 //! It reads the server's own count of statements, or a network device's count of packets. The result is bins
 //! like a driver's, without response times.
@@ -24,7 +24,9 @@ pub struct Counter {
 /// Reads the counter's value. `None` if it cannot be read (any more).
 type CounterReader = Box<dyn FnMut() -> Option<u64> + Send>;
 
-const WIDTH_US: u64 = 100_000;
+/// Each reading of a server is a query to it, and wakes toll twice.
+const SERVER_WIDTH_US: u64 = 200_000;
+const LINK_WIDTH_US: u64 = 100_000;
 
 impl Counter {
     /// Starts reading.
@@ -32,14 +34,17 @@ impl Counter {
     /// # Errors
     /// The counter cannot be read.
     pub fn start(meter: &Meter, admin: Option<AdminSession>, recorder: &Recorder) -> anyhow::Result<Self> {
-        let mut read = match meter {
-            Meter::Server => read_statements(admin.context("the meter `server` needs a server")?),
-            Meter::Link(device) => read_packets(device)?,
+        let (mut read, width_us) = match meter {
+            Meter::Server => {
+                let admin = admin.context("the meter `server` needs a server")?;
+                (read_statements(admin), SERVER_WIDTH_US)
+            }
+            Meter::Link(device) => (read_packets(device)?, LINK_WIDTH_US),
             Meter::Driver | Meter::None => anyhow::bail!("this meter is no counter"),
         };
         let first = read().with_context(|| format!("{} cannot be read", describe_meter(meter)))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let feed = BinStream::start(count_bins(read, first, stop.clone()), 0, recorder.clone());
+        let feed = BinStream::start(count_bins(read, first, width_us, stop.clone()), 0, recorder.clone());
         // The next edge is known once there is a bin.
         while feed.live().is_none() && !feed.has_ended() {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -70,13 +75,13 @@ fn describe_meter(meter: &Meter) -> String {
     }
 }
 
-/// Ten bins a second, at absolute times.
-fn count_bins(mut read: CounterReader, first: u64, stop: Arc<AtomicBool>) -> Bins {
+/// Bins of that width, at absolute times.
+fn count_bins(mut read: CounterReader, first: u64, width_us: u64, stop: Arc<AtomicBool>) -> Bins {
     let mut last = first;
     let mut edge_us = clock::mono_us();
     Box::new(std::iter::from_fn(move || {
         let begun_us = edge_us;
-        edge_us += WIDTH_US;
+        edge_us += width_us;
         clock::sleep_until(edge_us);
         if stop.load(Ordering::Relaxed) {
             return None;
@@ -97,7 +102,7 @@ fn count_bins(mut read: CounterReader, first: u64, stop: Arc<AtomicBool>) -> Bin
             oldest_us: 0,
             errors_by_code: BTreeMap::new(),
         };
-        Some(ReportedBin { bin, histogram: Vec::new(), p99_us: None, bin_interval_us: WIDTH_US })
+        Some(ReportedBin { bin, histogram: Vec::new(), p99_us: None, bin_interval_us: width_us })
     }))
 }
 
