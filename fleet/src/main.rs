@@ -99,14 +99,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let until_us = poll::end_of(duration)?;
             let every_us = to_us(every).max(1);
             let plan = poll::Plan { servers, root: tables, cluster, every_us, until_us };
-            let stop = stop_at_signals()?;
-            let done = poll::poll(&plan, &stop)?;
-            let (rows, servers) =
-                (format_count(done.rows, "row"), format_count(done.servers as u64, "server"));
-            writeln!(out, "{rows} of digests of {servers} written")?;
-            out.flush()?;
-            let was_stopped = stop.load(Ordering::Relaxed);
-            return Ok(if was_stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS });
+            return poll(&plan, &mut out);
         }
         Command::Inventory { file, tables } => {
             let hosts = runtime.block_on(inventory::write(tables.open()?, &file))?;
@@ -165,6 +158,16 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn poll(plan: &poll::Plan, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    let stop = stop_at_signals()?;
+    let done = poll::poll(plan, &stop)?;
+    let (rows, servers) = (format_count(done.rows, "row"), format_count(done.servers as u64, "server"));
+    writeln!(out, "{rows} of digests of {servers} written")?;
+    out.flush()?;
+    let was_stopped = stop.load(Ordering::Relaxed);
+    Ok(if was_stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 fn compact(root: &Location, grain: GrainArgument, older_than: Duration) -> anyhow::Result<ExitCode> {
