@@ -14,6 +14,8 @@ use toll_stats::{ClassWindow, stratified_mean};
 
 /// Queries of a class that a window needs: the mean of fewer says little of the class.
 const LEAST_QUERIES: u64 = 5;
+/// Stretches end with the wall clock, and windows with the monotonic one: what begins at the same moment differs by less.
+const CLOCKS_APART_US: u64 = 1_000;
 
 /// Geometric mean, microseconds. `None`: the window, or another of its block, has too few of the classes.
 ///
@@ -48,8 +50,9 @@ fn mean_ln_us(recorded: &RunData, window: &Window, block: &[&Window], of: Asker,
 /// Sums over the stretches that lie wholly inside the window: one that reaches over its edge has queries of both sides.
 fn class_windows(recorded: &RunData, window: &Window, names: &[&str], server: u32) -> Vec<ClassWindow> {
     let mut sums: BTreeMap<&str, ClassWindow> = BTreeMap::new();
-    let inside = samples_within(&recorded.classes, window.begin_us, window.end_us);
-    let is_whole = |sample: &&ClassSample| sample.mono_us.saturating_sub(sample.width_us) >= window.begin_us;
+    let inside = samples_within(&recorded.classes, window.begin_us, window.end_us + CLOCKS_APART_US);
+    let is_whole =
+        |sample: &&ClassSample| sample.mono_us + CLOCKS_APART_US >= window.begin_us + sample.width_us;
     for sample in inside.iter().filter(|sample| sample.server == server).filter(is_whole) {
         for (name, times) in &sample.classes {
             let sum = sums.entry(name).or_default();
@@ -102,6 +105,20 @@ mod tests {
             width_us: 1_000_000,
             server,
             classes: [("a".to_owned(), times)].into(),
+        }
+    }
+
+    #[test]
+    fn stretches_in_step_with_a_window_are_all_in_it_and_others_only_where_they_are_whole() {
+        let mut recorded = recorded(&[]);
+        recorded.plan.setup.second.clear();
+        let mean =
+            |recorded: &RunData| mean_us(recorded, &window(5_000_000), &[&window(5_000_000)], Asker::Users);
+        for (begin_us, is_in) in
+            [(4_999_400, true), (5_000_600, true), (4_990_000, false), (5_010_000, false)]
+        {
+            recorded.classes = vec![sample(0, begin_us, 120.0)];
+            assert_eq!(mean(&recorded).is_some(), is_in, "{begin_us}");
         }
     }
 

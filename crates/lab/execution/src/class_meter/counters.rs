@@ -1,8 +1,8 @@
-//! Response times from the server's own counters: counts and sums of `performance_schema` by kind of statement, read each second.
+//! Response times from the server's own counters: counts and sums of `performance_schema` by kind of statement, read each half second.
 //!
 //! A class's times are its mean's: the server keeps no logarithms.
 
-use super::{SeenClass, SeenStretch, Taker};
+use super::{STRETCH_US, SeenClass, SeenStretch, Taker};
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use toll_mysql::{Connection, Target};
 use toll_record::ClassTimes;
 use toll_sys::clock;
 
-const EVERY_US: u64 = 1_000_000;
+/// What is read so soon after a stretch's end is taken for what it ended with.
+const LATE_US: u64 = 5_000;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Kinds of statement that users send; what toll and monitoring send most is left out. Some 150 rows, which are in memory.
 const READ: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
@@ -28,17 +29,20 @@ pub fn start(target: &Target, stop: &Arc<AtomicBool>, mut taker: Taker) -> anyho
     let mut connection =
         Connection::connect(target).with_context(|| format!("cannot reach {}", target.address))?;
     connection.set_read_timeout(Some(TIMEOUT))?;
+    let mut last_us = clock::next_multiple_us(STRETCH_US);
+    clock::sleep_until(last_us);
     let mut last = read(&mut connection).context("performance_schema cannot be read")?;
     ensure!(!last.is_empty(), "performance_schema counts no statements: it is off, or its instruments are");
-    let mut last_us = clock::mono_us();
     let stop = Arc::clone(stop);
     let reader = std::thread::Builder::new().name("class-counters".into()).spawn(move || {
-        let mut due_us = last_us;
         while !stop.load(Ordering::Relaxed) {
-            due_us += EVERY_US;
+            let due_us = clock::next_multiple_us(STRETCH_US);
             clock::sleep_until(due_us);
             let Ok(now) = read(&mut connection) else { return };
-            let now_us = clock::mono_us();
+            let mut now_us = clock::mono_us();
+            if now_us - due_us < LATE_US {
+                now_us = due_us;
+            }
             let classes = grown(&last, &now);
             taker(SeenStretch { mono_us: now_us, width_us: now_us - last_us, classes });
             (last, last_us) = (now, now_us);

@@ -18,6 +18,9 @@ use toll_journal::Journal;
 use toll_mysql::Target;
 use toll_record::{ClassSample, ClassTimes};
 
+/// Length of a stretch, which begins and ends where the wall clock shows a multiple of it. Short, since windows hold whole ones.
+pub const STRETCH_US: u64 = 500_000;
+
 /// Where the times come from.
 #[derive(Debug, Clone)]
 pub enum ClassSource {

@@ -1,6 +1,6 @@
 //! Response times from a `toll capture` on the server's sockets: a process of its own, which prints a digest each half second.
 
-use super::{SeenClass, SeenStretch, Taker};
+use super::{STRETCH_US, SeenClass, SeenStretch, Taker};
 use crate::end_child::end_child;
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
@@ -14,8 +14,6 @@ use toll_journal::{Journal, UndoId};
 use toll_sys::program::OWN_PROGRAM;
 use toll_sys::{child_process, clock};
 
-/// Length of a stretch. Short, since those that reach over a window's edge are left out.
-const EVERY_US: u64 = 500_000;
 /// Classes of a stretch: beyond these none has a hundredth of the queries.
 const CLASSES: &str = "500";
 /// To read the server's program and place the probes.
@@ -26,7 +24,8 @@ const SAID_BYTES: u64 = 4 << 10;
 
 /// The command that taps a server.
 pub fn command(server_pid: i32) -> Vec<String> {
-    let words = ["capture", "--tap", "sockets", "--digest", "--json", "--every", "500ms", "--limit", CLASSES];
+    let every = format!("{}ms", STRETCH_US / 1_000);
+    let words = ["capture", "--tap", "sockets", "--digest", "--json", "--every", &every, "--limit", CLASSES];
     let own = std::iter::once(OWN_PROGRAM).chain(words).map(str::to_owned);
     own.chain(["--server-pid".to_owned(), server_pid.to_string()]).collect()
 }
@@ -105,13 +104,12 @@ fn last_words(stderr: ChildStderr) -> String {
 /// `None`: nobody asked anything.
 fn to_stretch(classes: Vec<ClassTimes>, own: &[String]) -> Option<SeenStretch> {
     let last_us = classes.iter().map(|class| class.last_ns / 1_000).max().filter(|us| *us > 0)?;
-    // Stretches end at full half seconds of the wall clock.
-    let end_us = (last_us / EVERY_US + 1) * EVERY_US;
-    let ago_us = clock::wall_us().saturating_sub(end_us);
+    // Of the wall clock, which the capture goes by.
+    let end_us = (last_us / STRETCH_US + 1) * STRETCH_US;
     let of_users = classes.into_iter().filter(|class| is_of_users(&class.fingerprint, own));
     Some(SeenStretch {
-        mono_us: clock::mono_us().saturating_sub(ago_us),
-        width_us: EVERY_US,
+        mono_us: clock::mono_of_wall_us(end_us),
+        width_us: STRETCH_US,
         classes: of_users
             .map(|class| SeenClass {
                 name: class.id,
@@ -157,7 +155,7 @@ mod tests {
             ln_us_sum: 12.0,
             last_ns: last_us * 1_000,
         };
-        let half_us = clock::wall_us() / EVERY_US * EVERY_US;
+        let half_us = clock::wall_us() / STRETCH_US * STRETCH_US;
         let own = ["select id from t where id = ?".to_owned()];
         let classes = vec![
             class("select a from t", half_us - 200_000),

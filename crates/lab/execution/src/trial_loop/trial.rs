@@ -58,6 +58,8 @@ pub struct SwitchTimes {
 ///
 /// A busy host may take its time to start a tool; nothing hangs on the length itself.
 const SLACK_S: f64 = 60.0;
+/// A window is opened this long before it begins, or half a bin.
+const MOST_AHEAD_US: u64 = 100_000;
 /// How often a treatment is looked after while its window is open.
 const POLL_US: u64 = 200_000;
 /// The same where its end closes the window or has it run again. Each look costs about 10 us a process: of what takes long
@@ -159,7 +161,7 @@ impl<E: Environment> TrialLoop<'_, E> {
             Some(meter) => {
                 meter.check()?;
                 let width = meter.bin_width_us();
-                let begin = meter.edge_at_or_after(now + width / 2);
+                let begin = meter.edge_at_or_after(now + (width / 2).min(MOST_AHEAD_US));
                 let end = begin + open_us.div_ceil(width).max(1) * width;
                 meter.open_window(begin, end);
                 (begin, end)

@@ -4,6 +4,7 @@
 //! like a driver's, without response times.
 
 use super::bin_stream::{BinStream, Bins, ReportedBin};
+use crate::class_meter::STRETCH_US;
 use crate::recorder::Recorder;
 use crate::treatment::AdminSession;
 use anyhow::Context;
@@ -24,8 +25,8 @@ pub struct Counter {
 /// Reads the counter's value. `None` if it cannot be read (any more).
 type CounterReader = Box<dyn FnMut() -> Option<u64> + Send>;
 
-/// Each reading of a server is a query to it, and wakes toll twice.
-const SERVER_WIDTH_US: u64 = 200_000;
+/// Each reading of a server is a query to it, and wakes toll twice. A window is a number of these, and then one of whole stretches.
+const SERVER_WIDTH_US: u64 = STRETCH_US;
 const LINK_WIDTH_US: u64 = 100_000;
 
 impl Counter {
@@ -75,13 +76,12 @@ fn describe_meter(meter: &Meter) -> String {
     }
 }
 
-/// Bins of that width, at absolute times.
+/// Bins that end where the wall clock shows a multiple of that width; the first is shorter.
 fn count_bins(mut read: CounterReader, first: u64, width_us: u64, stop: Arc<AtomicBool>) -> Bins {
     let mut last = first;
-    let mut edge_us = clock::mono_us();
+    let mut begun_us = clock::mono_us();
+    let mut edge_us = clock::next_multiple_us(width_us);
     Box::new(std::iter::from_fn(move || {
-        let begun_us = edge_us;
-        edge_us += width_us;
         clock::sleep_until(edge_us);
         if stop.load(Ordering::Relaxed) {
             return None;
@@ -102,6 +102,7 @@ fn count_bins(mut read: CounterReader, first: u64, width_us: u64, stop: Arc<Atom
             oldest_us: 0,
             errors_by_code: BTreeMap::new(),
         };
+        (begun_us, edge_us) = (edge_us, edge_us + width_us);
         Some(ReportedBin { bin, histogram: Vec::new(), p99_us: None, bin_interval_us: width_us })
     }))
 }
