@@ -4,6 +4,9 @@
 # sysbench sends 5,000 queries a second. Each computes SHA2 as often as slow_launch_time says: never, and in windows with the
 # change so often as takes PERCENT of what the query takes else, by the server's own statement times. toll live does not know that.
 #
+# With CROSSED=yes the users are those of two replicas, half of them each, between which the change crosses over. A client keeps a
+# CPU busy for two seconds out of twenty, by way of the primary: that is what both replicas have in common.
+#
 # Usage: bench/live-known-effect.sh [PERCENT (3)] [MINUTES (60)]. TOLL: the program. MYSQLD: a MySQL server in MariaDB's place.
 # OUT: a directory that the run is kept in (else it is gone at the end).
 set -euo pipefail
@@ -14,10 +17,11 @@ source bench/server.bash
 need sysbench mariadb
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: response times from sockets need root"; exit 0; }
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
-out=${OUT:-$scratch}/known-effect rate=5000 port=33485
+name=known-effect${CROSSED:+-crossed}
+out=${OUT:-$scratch}/$name rate=5000 port=33485
 mkdir -p "${out%/*}"
 options=(--innodb-buffer-pool-size=256M --performance-schema=ON --slow-launch-time=0)
-start_server $port "${options[@]}"
+start_server $port "${options[@]}" "${replicated[@]}"
 value() { mariadb --no-defaults --socket="$socket" --user=root -N -e "$1"; }
 value 'CREATE DATABASE sbtest'
 connect=(--mysql-socket="$socket" --mysql-user=root --table-size=100000)
@@ -66,8 +70,31 @@ set = { slow_launch_time = "$times" }
 T
 echo "$(nproc) CPUs, $("$toll" --version), $(value 'SELECT VERSION()'), $rate queries/s"
 confirm=$(value "SHOW GLOBAL VARIABLES LIKE 'server_uuid'" | cut -f2 | cut -c1-8)
-"${users[@]}" --time=$((minutes * 60 + 600)) run >"$scratch/users" 2>&1 &
-ending+=($!)
+lasts=$((minutes * 60 + 600))
+if [ -n "${CROSSED:-}" ]; then
+  for replica in 1 2; do
+    replica_port=$((port + replica))
+    start_replica $replica_port $port "${options[@]}"
+    replica_socket=$scratch/replica-$replica_port/s
+    for _ in $(seq 300); do # until it has the table
+      mariadb --no-defaults --socket="$replica_socket" --user=root -e 'SELECT 1 FROM sbtest.sbtest1 LIMIT 1' >/dev/null 2>&1 && break
+      sleep 0.1
+    done
+    "${users[@]}" --mysql-socket="$replica_socket" --rate=$((rate / 2)) --time=$lasts run >"$scratch/users-$replica" 2>&1 &
+    ending+=($!)
+  done
+  servers=(--server "mysql://root@127.0.0.1:$((port + 1))/sbtest" --crossed-with "mysql://root@127.0.0.1:$((port + 2))/sbtest" --allow-replica)
+  busy=$(awk "BEGIN { printf \"%d\", 2e9 / (($many_ns - $few_ns) / 1000) }")
+  (for _ in $(seq $((lasts / 20))); do
+    sleep 18
+    value "SELECT BENCHMARK($busy, SHA2(REPEAT('x', 60), 256))" || true
+  done) >/dev/null 2>&1 &
+  ending+=($!)
+else
+  "${users[@]}" --time=$lasts run >"$scratch/users" 2>&1 &
+  ending+=($!)
+  servers=(--server "mysql://root@127.0.0.1:$port/sbtest")
+fi
 sleep 5
-"$toll" live "$scratch/known.toml" --variants known --server "mysql://root@127.0.0.1:$port/sbtest" --time "${minutes}m" \
+"$toll" live "$scratch/known.toml" --variants known "${servers[@]}" --time "${minutes}m" \
   --execute --reason bench/live-known-effect.sh --confirm "${confirm:-$(value 'SELECT @@hostname')}" --out "$out"

@@ -7,37 +7,28 @@
 # they overlap.
 #
 # Usage: bench/live-vs-lab.sh [MINUTES-PER-METHOD (10)] [MINUTES-IN-THE-LAB (60)] [METHOD...]. TOLL: the program.
+# MYSQLD: a MySQL server in MariaDB's place.
 # OUT: a directory that the runs are kept in (else they are gone at the end); those that are there already are not made again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=${1:-10} lab_minutes=${2:-60}
 methods=("${@:3}")
-[ ${#methods[@]} -gt 0 ] || methods=(slowlog-all slowlog-sampled general-log perf-schema tcpdump-file tcpdump-flush
-  toll-packets toll-queries toll-digest toll-sockets)
+if [ ${#methods[@]} -eq 0 ]; then
+  methods=(slowlog-all general-log perf-schema tcpdump-file tcpdump-flush toll-packets toll-queries toll-digest toll-sockets)
+  [ -n "${MYSQLD:-}" ] || methods+=(slowlog-sampled) # MySQL has no rate limit
+fi
 toll=$(realpath "${TOLL:-target/release/toll}")
 source bench/server.bash
-MYSQLD='' # a replica of MariaDB follows no MySQL
 out=${OUT:-$scratch}
 mkdir -p "$out"
-need mariadbd sysbench tcpdump python3
+need mariadb sysbench tcpdump python3
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: captures need root"; exit 0; }
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
 port=33483 replica_port=33484
 options=(--innodb-buffer-pool-size=256M --innodb-flush-log-at-trx-commit=2 --performance-schema=ON --max-connections=200)
-start_server $port "${options[@]}" --log-bin=bin --server-id=1
-sql() { mariadb --no-defaults --socket="$socket" --user=root -e "$1"; }
-
-# A replica with a data directory of its own.
-mkdir "$scratch/replica"
-mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
-  --datadir="$scratch/replica/data" --user="$(id -un)" >"$scratch/replica/install.log" 2>&1
-mariadbd --no-defaults --user="$(id -un)" --datadir="$scratch/replica/data" --socket="$scratch/replica/s" \
-  --port=$replica_port --bind-address=127.0.0.1 --pid-file="$scratch/replica/pid" --server-id=2 "${options[@]}" \
-  >"$scratch/replica/log" 2>&1 &
-ending+=($!)
-for _ in $(seq 100); do [ -S "$scratch/replica/s" ] && break; sleep 0.1; done
-mariadb --no-defaults --socket="$scratch/replica/s" --user=root -e "
-  CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=$port, MASTER_USER='root', MASTER_USE_GTID=slave_pos; START SLAVE"
+start_server $port "${options[@]}" "${replicated[@]}"
+start_replica $replica_port $port "${options[@]}"
+sql() { mariadb --no-defaults --socket="$socket" --user=root -N -e "$1"; }
 
 threads=8 rows=100000
 sysbench=(sysbench oltp_read_write --mysql-host=127.0.0.1 --mysql-port=$port --mysql-user=root --tables=8
@@ -47,7 +38,7 @@ sql 'CREATE DATABASE sbtest'
 [ -e "$out/rate" ] || "${sysbench[@]}" --time=15 run |
   sed -n 's/.*transactions:.*(\([0-9.]*\) per sec.*/\1/p' | awk '{printf "%d", $1 / 2}' >"$out/rate"
 rate=$(<"$out/rate")
-echo "$(nproc) CPUs, $("$toll" --version), $(mariadbd --version | awk '{print $3}'), sysbench oltp_read_write at $rate/s"
+echo "$(nproc) CPUs, $("$toll" --version), $(sql 'SELECT VERSION()'), sysbench oltp_read_write at $rate/s"
 
 total=$((minutes * 60 * ${#methods[@]} + 600))
 "${sysbench[@]}" --rate="$rate" --time=$total run >"$scratch/users" 2>&1 &
@@ -61,7 +52,8 @@ jobs=$!
 ending+=($jobs)
 sleep 5
 
-name=$(mariadb --no-defaults --socket="$socket" --user=root -N -e 'SELECT @@hostname')
+name=$(sql 'SELECT @@hostname')
+[ -z "${MYSQLD:-}" ] || name=$(sql 'SELECT LEFT(@@server_uuid, 8)')
 for method in "${methods[@]}"; do
   [ ! -e "$out/live-$method/result.json" ] || continue
   "$toll" live tcpdump-impact --variants "$method" --server "mysql://root@127.0.0.1:$port/sbtest" --time "${minutes}m" \

@@ -1,7 +1,7 @@
 # Private server for the benchmarks, MariaDB or with MYSQLD (its program) MySQL. It ends with the script that sourced this.
 #
 # Gives: need TOOL..., $scratch (gone at the end), start_server PORT [OPTION...] with $server (its
-# pid) and $socket, stop_server; link_namespaces with $send and $receive (gone at the end) and $device.
+# pid) and $socket, stop_server; start_replica PORT PRIMARYS-PORT [OPTION...] of a server with "${replicated[@]}"; link_namespaces with $send and $receive (gone at the end) and $device.
 
 # The head of the script, where its help is asked for.
 case ${1:-} in -h | --help) awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "bench/${0##*/}"; exit 0 ;; esac
@@ -33,24 +33,55 @@ need() {
   done
 }
 
-start_server() {
-  local port=$1 program here=(--no-defaults --user="$(id -un)" --datadir="$scratch/data")
-  shift
+# The program of a server in that directory, with a new data directory.
+prepare_server() {
+  local place=$1 here
+  here=(--no-defaults --user="$(id -un)" --datadir="$place/data")
   if [ -n "${MYSQLD:-}" ]; then
     program=("$MYSQLD" "${here[@]}" --mysqlx=OFF --secure-file-priv=)
-    "$MYSQLD" "${here[@]}" --initialize-insecure >"$scratch/install.log" 2>&1
+    "$MYSQLD" "${here[@]}" --initialize-insecure >"$place/install.log" 2>&1
   else
     need mariadbd mariadb-install-db
     program=(mariadbd "${here[@]}")
-    mariadb-install-db "${here[@]}" --auth-root-authentication-method=normal --skip-test-db >"$scratch/install.log" 2>&1
+    mariadb-install-db "${here[@]}" --auth-root-authentication-method=normal --skip-test-db >"$place/install.log" 2>&1
   fi
-  "${program[@]}" --socket="$socket" --port="$port" --bind-address=127.0.0.1 --skip-log-bin --pid-file="$scratch/pid" \
-    "$@" >"$scratch/log" 2>&1 &
-  server=$!
-  for _ in $(seq 300); do [ -S "$socket" ] && return; sleep 0.1; done
+}
+
+# Starts it; its pid is $!.
+run_server() {
+  local place=$1 port=$2
+  shift 2
+  "${program[@]}" --socket="$place/s" --port="$port" --bind-address=127.0.0.1 --skip-log-bin --pid-file="$place/pid" "$@" \
+    >"$place/log" 2>&1 &
+  for _ in $(seq 300); do [ -S "$place/s" ] && return; sleep 0.1; done
   echo "the server did not start:"
-  tail -5 "$scratch/log"
+  tail -5 "$place/log"
   exit 1
+}
+
+start_server() {
+  local program
+  prepare_server "$scratch"
+  run_server "$scratch" "$@"
+  server=$!
+}
+
+# What a server that is followed needs, and one that follows.
+replicated=(--server-id=1 --log-bin=bin)
+[ -z "${MYSQLD:-}" ] || replicated+=(--gtid-mode=ON --enforce-gtid-consistency)
+
+# A server that follows the one at PRIMARYS-PORT, with a directory of its own.
+start_replica() {
+  local port=$1 primary=$2 place=$scratch/replica-$1 program follow
+  shift 2
+  mkdir "$place"
+  prepare_server "$place"
+  run_server "$place" "$port" "${replicated[@]}" --server-id="$port" "$@"
+  ending+=($!)
+  follow="CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=$primary, MASTER_USER='root', MASTER_USE_GTID=slave_pos; START SLAVE"
+  [ -z "${MYSQLD:-}" ] || follow="CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=$primary, SOURCE_USER='root',
+    SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1; START REPLICA"
+  mariadb --no-defaults --socket="$place/s" --user=root -e "$follow"
 }
 
 stop_server() {
