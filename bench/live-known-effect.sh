@@ -5,7 +5,7 @@
 # change so often as takes PERCENT of what the query takes else, by the server's own statement times. toll live does not know that.
 #
 # With CROSSED=yes the users are those of two replicas, half of them each, between which the change crosses over. A client keeps a
-# CPU busy for two seconds out of twenty, by way of the primary: that is what both replicas have in common.
+# CPU busy for half a second out of five, by way of the primary: that is what both replicas have in common.
 #
 # Usage: bench/live-known-effect.sh [PERCENT (3)] [MINUTES (60)]. TOLL: the program. MYSQLD: a MySQL server in MariaDB's place.
 # OUT: a directory that the run is kept in (else it is gone at the end).
@@ -83,10 +83,11 @@ if [ -n "${CROSSED:-}" ]; then
     "${users[@]}" --mysql-socket="$replica_socket" --rate=$((rate / 2)) --time=$lasts run >"$scratch/users-$replica" 2>&1 &
     ending+=($!)
   done
-  servers=(--server "mysql://root@127.0.0.1:$((port + 1))/sbtest" --crossed-with "mysql://root@127.0.0.1:$((port + 2))/sbtest" --allow-replica)
-  busy=$(awk "BEGIN { printf \"%d\", 2e9 / (($many_ns - $few_ns) / 1000) }")
-  (for _ in $(seq $((lasts / 20))); do
-    sleep 18
+  servers=(--server "mysql://root@127.0.0.1:$((port + 1))/sbtest" --crossed-with "mysql://root@127.0.0.1:$((port + 2))/sbtest"
+    --allow-replica --probe-limit 50ms) # what the client does is no reason to end
+  busy=$(awk "BEGIN { printf \"%d\", 5e8 / (($many_ns - $few_ns) / 1000) }")
+  (for _ in $(seq $((lasts / 5))); do
+    sleep 4.5
     value "SELECT BENCHMARK($busy, SHA2(REPEAT('x', 60), 256))" || true
   done) >/dev/null 2>&1 &
   ending+=($!)
