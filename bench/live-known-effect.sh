@@ -2,7 +2,8 @@
 # toll live and a change that is known: queries of which a part takes 3% of their time, switched on and off by a variable.
 #
 # sysbench sends 5,000 queries a second. Each computes SHA2 as often as slow_launch_time says: never, and in windows with the
-# change so often as takes PERCENT of what the query takes else, by the server's own statement times. toll live does not know that.
+# change so often as takes PERCENT of what the query takes else, by the mean of the server's own statement times. toll live does not know
+# that. It judges a geometric mean, which the same microseconds change more, since most queries take less than the mean.
 #
 # With CROSSED=yes the users are those of two replicas, half of them each, between which the change crosses over. A client keeps a
 # CPU busy for half a second out of five, by way of the primary: that is what both replicas have in common.
