@@ -321,6 +321,13 @@ pub enum Meter {
     None,
 }
 
+impl Meter {
+    /// True if it counts the work of others: it knows of no transactions, errors or response times.
+    pub fn is_counter(&self) -> bool {
+        matches!(self, Self::Server | Self::Link(_))
+    }
+}
+
 /// When a window ends. It begins once the treatment is on and has settled; `Done`: with it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]

@@ -13,8 +13,8 @@ use super::{by_class, coverage, packet_accounting, recovery};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{
-    Aggregate, Artefact, ArtefactColumn, Bin, Definition, LoadColumn, Meter, Party, ProcessColumn,
-    ProcessEnd, Second, Source, StagesColumn, TrialColumn,
+    Aggregate, Artefact, ArtefactColumn, Bin, Definition, LoadColumn, Party, ProcessColumn, ProcessEnd,
+    Second, Source, StagesColumn, TrialColumn,
 };
 
 /// Results of one window.
@@ -248,8 +248,7 @@ impl WindowData<'_> {
         };
         // A counter knows of no events: none counted is not none done.
         let meter = &self.recorded.plan.arms[self.window.arm].meter;
-        let is_counter = matches!(meter, Meter::Server | Meter::Link(_));
-        if self.bins.is_empty() || (is_counter && column != LoadColumn::Statements) {
+        if self.bins.is_empty() || (meter.is_counter() && column != LoadColumn::Statements) {
             return None;
         }
         let total = self.bins.iter().map(of).sum::<u64>() as f64;

@@ -167,7 +167,7 @@ impl Arm {
 
     /// True if a meter of its own counts, in place of a driver.
     pub fn counts_statements(&self) -> bool {
-        matches!(self.meter, Some(Meter::Server | Meter::Link(_)))
+        self.meter.as_ref().is_some_and(Meter::is_counter)
     }
 
     /// True if the arm has statements or settings for a server.
