@@ -12,7 +12,6 @@
 
 pub mod accounting;
 pub mod attribute;
-pub mod comment_tag;
 pub mod decoder;
 pub mod detect;
 mod direction;

@@ -126,6 +126,14 @@ impl DigestResult {
             plans: BTreeMap::new(),
         }
     }
+
+    /// Returns what it has gathered of a stretch, and begins another.
+    pub fn restart(&mut self) -> Self {
+        let settings = *self.digest.settings();
+        let next =
+            Self { digest: self.digest.successor(), sampled: self.sampled.restart(), ..Self::new(settings) };
+        std::mem::replace(self, next)
+    }
 }
 
 /// Reads all inputs of the request. `stop` ends it early with the data read so far.

@@ -50,6 +50,56 @@ const BYTE_CLASSES: [ByteClass; 256] = {
     kind
 };
 
+/// What in quotes ends nothing, and begins nothing that a rule knows.
+const IS_PLAIN_IN_QUOTES: [bool; 256] = {
+    let mut is_plain = [true; 256];
+    let known = b"'\"\\#-\n\r/";
+    let mut n = 0;
+    while n < known.len() {
+        is_plain[known[n] as usize] = false;
+        n += 1;
+    }
+    is_plain
+};
+
+/// A word of at most eight letters as [`lower_word`] has it.
+const fn as_number(word: &[u8]) -> u64 {
+    let (mut number, mut n) = (0, word.len());
+    while n > 0 {
+        n -= 1;
+        number = number << 8 | word[n] as u64;
+    }
+    number
+}
+
+const IN: u64 = as_number(b"in");
+const VALUE: u64 = as_number(b"value");
+const VALUES: u64 = as_number(b"values");
+const NULL: u64 = as_number(b"null");
+const TRUE: u64 = as_number(b"true");
+const FALSE: u64 = as_number(b"false");
+const UNION: u64 = as_number(b"union");
+const LIMIT: u64 = as_number(b"limit");
+const ORDER: u64 = as_number(b"order");
+
+/// The letters and underscores that eight bytes begin with, in lower case and with zeros after them, and how many they are.
+/// All bytes are looked at in one step: a word is mostly shorter.
+fn lower_word(bytes: u64) -> (u64, usize) {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * EACH;
+    let low = bytes & !HIGH;
+    let folded = low | (0x20 * EACH);
+    // Sums that reach the highest bit of their byte, and never the next byte.
+    let from_a = folded + (0x80 - 0x61) * EACH;
+    let beyond_z = folded + (0x80 - 0x7b) * EACH;
+    let letters = from_a & !beyond_z & !bytes & HIGH;
+    let is_other_than_underscore = (low ^ (0x5f * EACH)) + 0x7f * EACH;
+    let underscores = !is_other_than_underscore & !bytes & HIGH;
+    let length = (!(letters | underscores) & HIGH).trailing_zeros() / 8;
+    let kept = 1u64.checked_shl(8 * length).unwrap_or(0).wrapping_sub(1);
+    ((bytes | letters >> 2) & kept, length as usize)
+}
+
 /// How far a list of `?` after IN or VALUES has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ListState {
@@ -207,40 +257,53 @@ impl Scan<'_> {
         Some(())
     }
 
+    /// Eight bytes of the text, the first one lowest; zeros beyond its end.
+    fn eight_bytes(&self, at: usize) -> u64 {
+        let rest = &self.text[at..];
+        match rest.first_chunk() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => rest.iter().rev().fold(0, |bytes, byte| bytes << 8 | u64::from(*byte)),
+        }
+    }
+
     fn word(&mut self) -> Option<()> {
         let start = self.at;
         let begin = self.out.len();
-        let length = self.text[start..]
-            .iter()
-            .position(|b| BYTE_CLASSES[usize::from(*b)] != ByteClass::Word)
-            .unwrap_or(self.text.len() - start);
-        let end = start + length;
-        let raw = &self.text[start..end];
-        self.out.extend(raw.iter().map(u8::to_ascii_lowercase));
-        let word = &self.out[begin..];
+        let (first, mut length) = lower_word(self.eight_bytes(start));
+        self.out.extend_from_slice(&first.to_le_bytes());
+        let mut end = start + length;
+        while length == 8 {
+            let more;
+            (more, length) = lower_word(self.eight_bytes(end));
+            self.out.extend_from_slice(&more.to_le_bytes());
+            end += length;
+        }
+        self.out.truncate(begin + end - start);
+        // None of those that are known here is longer.
+        let word = if end - start <= 8 { first } else { 0 };
         let list = match word {
-            b"in" | b"value" | b"values" => ListState::Between,
-            b"null" => {
+            IN | VALUE | VALUES => ListState::Between,
+            NULL => {
                 self.out.truncate(begin);
                 self.value(end);
                 return Some(());
             }
-            b"true" | b"false"
+            TRUE | FALSE
                 if (start == 0 || !is_word(self.text[start - 1]))
                     && self.text.get(end).is_none_or(|b| !is_word(*b)) =>
             {
                 self.out.truncate(begin);
                 return self.push_placeholder(end);
             }
-            b"union" => {
+            UNION => {
                 self.keywords.union = true;
                 ListState::None
             }
-            b"limit" => {
+            LIMIT => {
                 self.keywords.limit = true;
                 ListState::None
             }
-            b"order" => {
+            ORDER => {
                 self.keywords.order = true;
                 ListState::None
             }
@@ -252,8 +315,12 @@ impl Scan<'_> {
             self.list_end = self.out.len();
             self.list_folded = false;
         }
-        self.last = raw[length - 1];
+        self.last = self.text[end - 1];
         self.at = end;
+        // As the main loop would, a step earlier: this is what mostly follows.
+        if self.text.get(end) == Some(&b' ') {
+            self.space(b' ');
+        }
         Some(())
     }
 
@@ -264,8 +331,10 @@ impl Scan<'_> {
         let end = number_end(self.text, self.at);
         let taken = &self.text[self.at..end];
         // A comment or the word FALSE among what looks like a number is seen first by its rule.
-        if memmem::find(taken, b"--").is_some()
-            || memchr::memchr2_iter(b'f', b'F', &taken[1..]).any(|n| self.is_false(self.at + 1 + n))
+        let is_plain = taken[1..].iter().all(u8::is_ascii_digit);
+        if !is_plain
+            && (taken.windows(2).any(|pair| pair == b"--")
+                || memchr::memchr2_iter(b'f', b'F', &taken[1..]).any(|n| self.is_false(self.at + 1 + n)))
         {
             return None;
         }
@@ -317,6 +386,7 @@ impl Scan<'_> {
         loop {
             let byte = *self.text.get(at)?;
             match byte {
+                _ if IS_PLAIN_IN_QUOTES[usize::from(byte)] => {}
                 _ if byte == quote => return self.push_placeholder(at + 1),
                 b'"' => return None,
                 b'\'' => comment = false,
@@ -335,6 +405,29 @@ impl Scan<'_> {
                 _ => {}
             }
             at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_are_read_as_one_after_the_other() {
+        let by_bytes = |bytes: [u8; 8]| {
+            let is_of_word = |b: &u8| BYTE_CLASSES[usize::from(*b)] == ByteClass::Word;
+            let length = bytes.iter().take_while(|b| is_of_word(b)).count();
+            (as_number(&bytes[..length].to_ascii_lowercase()), length)
+        };
+        for byte in 0..=u8::MAX {
+            for neighbour in [b'a', b'Z', b'_', 0x7f, 0x80, 0xff, 0] {
+                for at in 0..8 {
+                    let mut bytes = [neighbour; 8];
+                    bytes[at] = byte;
+                    assert_eq!(lower_word(u64::from_le_bytes(bytes)), by_bytes(bytes), "{bytes:?}");
+                }
+            }
         }
     }
 }

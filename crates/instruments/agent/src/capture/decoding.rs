@@ -254,10 +254,7 @@ impl DigestOutput {
 
     /// Returns the digest of the interval that ends now, and starts another.
     fn take_digest(&mut self, now_ns: u64) -> (DigestResult, GatherTime) {
-        let settings = *self.sink.result.digest.settings();
-        let mut next = DigestResult::new(settings);
-        next.sampled = self.sink.result.sampled.restart();
-        let mut done = std::mem::replace(&mut self.sink.result, next);
+        let mut done = self.sink.result.restart();
         let bytes = self.decoder.accounting().bytes.frames;
         done.inputs = vec![InputSource {
             name: self.printer.source().to_owned(),

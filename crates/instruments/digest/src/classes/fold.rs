@@ -26,7 +26,7 @@ pub(super) fn fold_smallest(digest: &mut Digest) {
     digest.bytes = classes.iter().map(Class::bytes).sum();
     digest.classes = classes;
     digest.index = digest.classes.iter().zip(0..).map(|(class, n)| (class.key.clone(), n)).collect();
-    digest.recent.clear();
+    digest.renumber();
 }
 
 /// Adds what `from` holds. Exact as long as neither had to fold classes; then a class says how many of its events may

@@ -1,10 +1,10 @@
 //! Grouping keys of a digest: the attribute that the queries of a class share.
 
 use super::class::{Class, bound_key};
+use super::comment_tag::{TAG_NAME_MAX, TagName, tag_value};
 use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
-use toll_wire::comment_tag::{TAG_NAME_MAX, TagName, tag_value};
 use toll_wire::event::{CommandKind, Event};
 use toll_wire::fingerprint::{distill, fingerprint_in_mode, tables};
 

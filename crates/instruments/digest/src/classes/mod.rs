@@ -4,6 +4,7 @@
 //! Never prints. Never stores a statement's literals, except with the option for it.
 
 mod class;
+mod comment_tag;
 mod fold;
 mod group;
 mod histogram;
@@ -12,9 +13,12 @@ mod names;
 mod parts;
 mod rank;
 mod recent;
+mod recent_shapes;
+mod shape;
 mod time_bins;
 
 pub use class::{Class, FLAG_NAMES, Sample, TEXT_MAX};
+pub use comment_tag::TagName;
 pub use group::{Description, GroupBy};
 pub use histogram::{BUCKETS, HISTOGRAM_SCHEME, Histogram};
 pub use measure::Measure;
@@ -28,6 +32,7 @@ use class::EventNames;
 use group::GroupKeys;
 use names::NameTable;
 use recent::RecentTexts;
+use recent_shapes::RecentShapes;
 use time_bins::{BinnedTimes, TimeAxis};
 use toll_wire::attribute::{ExtraAttribute, ExtraAttributes};
 use toll_wire::event::{CommandKind, Event, Sink};
@@ -98,6 +103,7 @@ pub struct Digest {
     bytes: usize,
     index: TextMap<u32>,
     recent: RecentTexts,
+    shapes: RecentShapes,
     keys: GroupKeys,
     names: NameTable,
     others: ExtraAttributes,
@@ -116,12 +122,23 @@ impl Digest {
             classes: Vec::new(),
             bytes: 0,
             index: TextMap::default(),
-            recent: RecentTexts::new(),
+            recent: RecentTexts::default(),
+            shapes: RecentShapes::default(),
             keys: GroupKeys::default(),
             names: NameTable::default(),
             others: ExtraAttributes::default(),
             time_axis: TimeAxis::default(),
         }
+    }
+
+    /// An empty one with the same settings, for the events that follow: buffers and the texts that this one knows go on in it.
+    pub fn successor(&mut self) -> Self {
+        let mut next = Self::new(self.settings);
+        std::mem::swap(&mut next.keys, &mut self.keys);
+        std::mem::swap(&mut next.recent, &mut self.recent);
+        std::mem::swap(&mut next.shapes, &mut self.shapes);
+        next.renumber();
+        next
     }
 
     pub fn settings(&self) -> &Settings {
@@ -225,6 +242,39 @@ impl Digest {
         self.add_bytes(bytes);
     }
 
+    /// Where the text alone tells the class.
+    fn class_by_text(&mut self, event: &Event<'_>) -> u32 {
+        let place = RecentTexts::place_of(event);
+        if let Some(class) = place.and_then(|place| self.recent.class_at(place, event)) {
+            return class;
+        }
+        let by_shape = match self.settings.group_by {
+            GroupBy::Fingerprint => RecentShapes::place_of(event),
+            _ => None,
+        };
+        let known = by_shape.and_then(|place| self.shapes.class_at(place, event));
+        let class = known.unwrap_or_else(|| {
+            let mut keys = std::mem::take(&mut self.keys);
+            let key = keys.of_text(self.settings.group_by, event);
+            let class = self.class_of(key, event);
+            self.keys = keys;
+            if let Some(place) = by_shape {
+                self.shapes.remember(place, event, class);
+            }
+            class
+        });
+        if let Some(place) = place {
+            self.recent.remember(place, event, class);
+        }
+        class
+    }
+
+    /// Classes have been numbered anew.
+    fn renumber(&mut self) {
+        self.recent.clear();
+        self.shapes.clear();
+    }
+
     fn class_of(&mut self, key: &[u8], event: &Event<'_>) -> u32 {
         if let Some(&class) = self.index.get(key) {
             return class;
@@ -262,15 +312,7 @@ impl Sink for Digest {
         let others = self.others.collect_from(event);
         let bin = self.bin_of(event);
         if self.settings.group_by.depends_on_text_alone() {
-            if let Some(class) = self.recent.find_class(event) {
-                self.add_to_class(class, event, &seen, &others, bin);
-                return;
-            }
-            let mut keys = std::mem::take(&mut self.keys);
-            let key = keys.of_text(self.settings.group_by, event);
-            let class = self.class_of(key, event);
-            self.keys = keys;
-            self.recent.remember(event, class);
+            let class = self.class_by_text(event);
             self.add_to_class(class, event, &seen, &others, bin);
             return;
         }

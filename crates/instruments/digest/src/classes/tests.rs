@@ -266,3 +266,54 @@ fn names_that_clients_choose_take_bounded_memory() {
     let counted: u64 = digest.classes()[0].users.by_count().iter().map(|(_, count)| count).sum();
     assert_eq!(counted, 40_000, "those beyond are counted together");
 }
+
+/// A statement that comes back, with literals that caches take and with some that they do not.
+fn recurring() -> impl Strategy<Value = (String, CommandKind)> {
+    let text = prop::sample::select(vec![
+        "select a from t where id = {}",
+        "select a from t where id = {} and b = 'x'",
+        "select a from t{} where id = 1",
+        "select b from t where s = '{}'",
+        "select b from t where s = \"{}\"",
+        "select b from t where s = '{}\\''",
+        "insert into t values ({}, 'a'), (2, 'b')",
+        "use {}",
+        "call p{}(1)",
+        "select `c{}` from t /* {} */",
+        "commit",
+    ]);
+    let literal = prop::sample::select(vec!["1", "22", "0x3", "abc", "it(s)", "", "null"]);
+    let kind = prop::sample::select(vec![CommandKind::Query, CommandKind::Prepare, CommandKind::Execute]);
+    (text, literal, kind).prop_map(|(text, literal, kind)| (text.replace("{}", literal), kind))
+}
+
+proptest! {
+    #[test]
+    fn caches_never_change_a_class(
+        events in vec(recurring(), 1..400),
+        restarts in vec(1_usize..200, 0..4),
+        classes_max in 4_usize..40,
+    ) {
+        let settings = Settings { classes_max, ..Settings::default() };
+        let mut digest = Digest::new(settings);
+        let mut whole = Digest::new(Settings::default());
+        let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        for (n, (text, kind)) in events.iter().enumerate() {
+            if restarts.contains(&n) {
+                let next = digest.successor();
+                whole.merge(&std::mem::replace(&mut digest, next));
+            }
+            let event = Event { kind: *kind, ..event(text, 5) };
+            digest.on_event(&event);
+            let key = GroupKeys::default().of_text(GroupBy::Fingerprint, &event).to_vec();
+            *expected.entry(key).or_default() += 1;
+        }
+        whole.merge(&digest);
+        let found: u64 = whole.classes().iter().map(|class| class.count).sum();
+        prop_assert_eq!(found + whole.folded.count, events.len() as u64);
+        for class in whole.classes() {
+            let count = expected[&class.text];
+            prop_assert!((class.count..=class.count_at_most()).contains(&count), "{}", String::from_utf8_lossy(&class.text));
+        }
+    }
+}
