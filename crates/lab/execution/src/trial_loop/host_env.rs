@@ -333,7 +333,11 @@ impl TreatmentControl for HostEnv<'_> {
         self.record_output();
         self.tell_guard(arm, false);
         let kernel = stopped.kernel_restore_error.map(|error| error.context(StaysOn));
-        let not_put_back = stopped.restore_error.map(|not| self.note_stays_on(arm, not)).or(kernel);
+        let settings = stopped.restore_error.map(|not| self.note_stays_on(arm, not));
+        let not_put_back = match (settings, kernel) {
+            (Some(settings), Some(kernel)) => Some(kernel.context(format!("{settings:#}"))),
+            (settings, kernel) => settings.or(kernel),
+        };
         SwitchOffReport { notes: stopped.notes, processes: stopped.processes, restore_error: not_put_back }
     }
 

@@ -38,6 +38,7 @@ pub use pilot::PilotTime;
 pub use progress::{Progress, TrialsAhead};
 
 use crate::guard::Tripped;
+use crate::treatment::KernelNotRestored;
 use anyhow::Context;
 use clock::Clock;
 use environment::Environment;
@@ -246,7 +247,11 @@ impl<E: Environment> TrialLoop<'_, E> {
         }
         if error.is::<StaysOn>() {
             // Every window from now on would be one of this arm too.
-            return self.env.restore_settings().with_context(|| format!("arm {name} stays on"));
+            self.env.restore_settings().with_context(|| format!("arm {name} stays on"))?;
+            if error.is::<KernelNotRestored>() {
+                return Err(error.context(format!("arm {name} stays on")));
+            }
+            return Ok(());
         }
         // The baseline is in every pair: without it there is nothing to go on for.
         if *name == self.plan.baseline && tries.windows == 0 {
@@ -258,11 +263,15 @@ impl<E: Environment> TrialLoop<'_, E> {
     /// The guard's reason, if it has tripped by now: a guard that is a process of its own ends the treatment's processes, whose end is
     /// then no failure of theirs.
     fn or_trip(&mut self, error: anyhow::Error) -> anyhow::Error {
-        let now_us = self.env.now_us();
-        match self.env.guard().map(|guard| guard.check(now_us)) {
-            Some(Err(tripped)) if !error.is::<Tripped>() && !error.is::<StaysOn>() => tripped.into(),
+        match self.check_guard() {
+            Err(tripped) if !error.is::<Tripped>() && !error.is::<StaysOn>() => tripped.into(),
             _ => error,
         }
+    }
+
+    fn check_guard(&mut self) -> Result<(), Tripped> {
+        let now_us = self.env.now_us();
+        self.env.guard().map_or(Ok(()), |guard| guard.check(now_us))
     }
 
     /// Sleeps until that moment while the guard is asked; false when interrupted before it.

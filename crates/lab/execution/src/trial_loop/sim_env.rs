@@ -12,7 +12,7 @@ use super::trial::{ClosedWindow, TrialParams};
 use super::ui::Ui;
 use super::writeback::WritebackBarrier;
 use crate::guard::{Guard, Tripped};
-use crate::treatment::{PauseGuard, Reading};
+use crate::treatment::{KernelNotRestored, PauseGuard, Reading};
 use crate::workload::{LiveLoad, WindowLoad};
 use anyhow::{anyhow, bail};
 use hdrhistogram::Histogram;
@@ -32,6 +32,7 @@ pub enum Fault {
     Start(&'static str),
     Dies(&'static str, u64),
     StaysOn(&'static str),
+    KernelStaysOn(&'static str),
     /// The load fails to start, or its meter falls silent, with this arm.
     NoLoad(&'static str),
     Silent(&'static str),
@@ -196,6 +197,8 @@ impl TreatmentControl for SimEnv {
     fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
         assert!(self.on.is_none(), "{} while {:?} is on", arm.name, self.on);
         assert!(lasts_s >= arm.window.at_most_s());
+        let tripped = self.guard.as_ref().is_some_and(|guard| guard.moment_us <= self.now_us.get());
+        assert!(!tripped, "{} goes on after the guard has tripped", arm.name);
         if self.fault == Fault::Start(name_of(arm)) {
             bail!("no such tool");
         }
@@ -235,10 +238,16 @@ impl TreatmentControl for SimEnv {
         let Some((on, since_us)) = self.on.take() else { return SwitchOffReport::default() };
         self.done.push(format!("off {on}"));
         self.ons.push((on.clone(), since_us, self.now_us.get()));
-        let not_put_back = (self.fault == Fault::StaysOn(name_of(arm))).then(|| {
-            self.not_put_back = true;
-            anyhow!("the server is gone").context(StaysOn)
-        });
+        let not_put_back = match self.fault {
+            Fault::StaysOn(name) if name == arm.name => {
+                self.not_put_back = true;
+                Some(anyhow!("the server is gone").context(StaysOn))
+            }
+            Fault::KernelStaysOn(name) if name == arm.name => {
+                Some(anyhow!(KernelNotRestored).context(StaysOn))
+            }
+            _ => None,
+        };
         let end = ProcessEnd {
             name: on,
             begin_mono_us: since_us,

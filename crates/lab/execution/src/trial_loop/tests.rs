@@ -237,6 +237,11 @@ fn what_cannot_be_put_back_ends_the_run_there() {
     let RunEnd::Aborted(why) = run(&plan, &mut sim).unwrap() else { panic!("it went on") };
     assert!(why.starts_with("arm tool stays on"), "{why}");
     assert!(sim.steps(2).is_empty());
+    // Of the kernel's settings there is nothing that could be put back once more.
+    let mut sim = SimEnv::new(Fault::KernelStaysOn("tool"));
+    let RunEnd::Aborted(why) = run(&plan, &mut sim).unwrap() else { panic!("it went on") };
+    assert!(why.starts_with("arm tool stays on") && why.contains("toll clean"), "{why}");
+    assert!(sim.steps(2).is_empty());
 }
 
 #[test]

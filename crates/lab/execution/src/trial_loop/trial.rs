@@ -119,7 +119,9 @@ impl<E: Environment> TrialLoop<'_, E> {
         Ok(window?.map(|closed| ClosedWindow { switched, ..closed }))
     }
 
+    /// Not once the guard has tripped, which may be between two windows: it switches off once, and then only looks.
     fn switch_on(&mut self, arm: &Arm, place: TrialParams) -> anyhow::Result<()> {
+        self.check_guard()?;
         let lasts_s = place.settle_s + arm.window.at_most_s() + SLACK_S;
         self.env.switch_on(arm, place.trial, lasts_s.ceil())
     }

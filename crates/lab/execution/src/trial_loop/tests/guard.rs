@@ -73,6 +73,24 @@ fn a_guard_that_trips_at_any_moment_leaves_nothing_on() {
 }
 
 #[test]
+fn a_guard_that_trips_between_two_windows_has_no_other_switched_on() {
+    // Without a rest between two trials nothing waits there; artefacts are counted meanwhile.
+    let plan = plan(vec![timed("none"), timed("tool"), timed("other")], 2);
+    let mut whole = SimEnv::new(Fault::None);
+    whole.counts_for_us = 400_000;
+    run(&plan, &mut whole).unwrap();
+    let (first, last) = (step_us(&whole, 0, Stopped), step_us(&whole, 5, Start));
+    for at in (first..last).step_by(50_021) {
+        let mut sim = SimEnv::new(Fault::None);
+        sim.counts_for_us = whole.counts_for_us;
+        sim.guard = Some(TripAt::new(at));
+        // What is switched on after the trip fails in the simulation.
+        assert_eq!(run(&plan, &mut sim).unwrap(), RunEnd::Aborted("too slow".into()), "{at}");
+        assert!(sim.on.is_none(), "{at}");
+    }
+}
+
+#[test]
 fn a_treatment_that_the_guard_has_ended_has_not_failed_by_itself() {
     let plan = plan(vec![timed("none"), timed("tool")], 2);
     let mut whole = SimEnv::new(Fault::None);
