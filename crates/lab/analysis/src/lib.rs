@@ -19,6 +19,7 @@ mod control_checks;
 mod coverage;
 mod dose_response;
 pub mod estimate_format;
+mod kept_sessions;
 mod limits;
 mod load_curves;
 mod loss_charts;
@@ -204,6 +205,7 @@ fn arm_results(
         let mut notes = arms.collect_notes(i, plan, &compared);
         let of_arm: Vec<&windows::Window> = trials.windows.iter().filter(|w| w.arm == i).collect();
         notes.extend(self_terminating::describe_self_termination(arm, &of_arm, plan.clock.unit()));
+        notes.extend(kept_sessions::describe_kept_sessions(plan, arm, &of_arm));
         notes.extend(remarks);
         notes.extend(artefact.as_ref().and_then(artefacts::describe_cross_check));
         notes.extend(warning_checks::trial_notes(trials, i));
