@@ -268,7 +268,7 @@ pub struct ForeignServer {
     owner: ServerOwner,
     pub port: u16,
     /// As it may be reached from outside.
-    socket: PathBuf,
+    pub socket: PathBuf,
 }
 
 /// How a server comes to have paths of its own. Its processes are counted from 1 in either.

@@ -89,6 +89,9 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// Statements that every session runs right after its login, before anything else.
     pub session: Vec<String>,
+    /// Which server must answer at the address (see [`crate::Connection::identity`]); any when absent. An address may lead to
+    /// another one from a moment to the next, as after a switchover.
+    pub identity: Option<String>,
     /// What all its sessions take.
     pub usage: Usage,
 }
@@ -112,6 +115,7 @@ impl Default for Target {
             multi_statements: false,
             connect_timeout: Duration::from_secs(10),
             session: Vec::new(),
+            identity: None,
             usage: Usage::default(),
         }
     }

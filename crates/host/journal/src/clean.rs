@@ -183,17 +183,23 @@ fn mark_done(path: &Path, whole_bytes: u64, id: UndoId) -> Result<()> {
 const URGENT_GRACE: Duration = Duration::from_millis(500);
 
 /// Puts back what a run has switched on, while its owner lives: settings first, which takes milliseconds, then the kernel's
-/// settings, processes and control groups. Files, schemas and networks stay for the owner, or for `toll clean`, both of which
-/// find nothing left to do for the rest. `run_statements` runs statements on a server, over a connection that is open already.
+/// settings, processes and control groups. Files, schemas and networks stay for the owner, or for `toll clean`. What an owner that
+/// `has_gone` had switched on is marked as undone: an administrator may change the same setting before anybody cleans up.
+/// `run_statements` runs statements on a server, over a connection that is open already.
 ///
 /// # Errors
 /// The journal cannot be read: what it says must be put back by hand.
 pub fn undo_treatments(
     dir: &Path,
     run_id: &str,
+    has_gone: bool,
     mut run_statements: impl FnMut(&ServerRef, &[String]) -> Result<()>,
 ) -> Result<UndoSummary> {
     let path = dir.join(format!("{run_id}.ndjson"));
+    if has_gone && !path.exists() {
+        // `toll clean` was faster.
+        return Ok(UndoSummary::default());
+    }
     let found = StoredJournal::read(&path)
         .with_context(|| format!("cannot read the undo journal {}", path.display()))?;
     let urgency = |change: &Undo| match change {
@@ -208,7 +214,7 @@ pub fn undo_treatments(
         found.pending.into_iter().filter_map(|(id, change)| Some((urgency(&change)?, id, change))).collect();
     changes.sort_by_key(|(urgency, id, _)| (*urgency, std::cmp::Reverse(*id)));
     let mut undone = UndoSummary::default();
-    for (_, _, change) in changes {
+    for (_, id, change) in changes {
         let outcome = match &change {
             Undo::Settings { server, statements, what } => run_statements(server, statements)
                 .map(|()| Some(format!("restored the {what}: {}", statements.join("; ")))),
@@ -223,6 +229,10 @@ pub fn undo_treatments(
             }
             other => other.apply(&found.run_id, true, &Credentials::default()),
         };
+        if has_gone && outcome.is_ok() {
+            // On a full disk it is not written down, and `toll clean` puts it back once more.
+            let _ = mark_done(&path, found.whole_bytes, id);
+        }
         undone.record_outcome(&change, outcome);
     }
     undone.failures.extend(found.damaged.iter().map(ToString::to_string));

@@ -20,7 +20,7 @@ mod stored;
 mod undo;
 
 pub use clean::{CleanResult, CleanState, PendingRun, clean, clean_run, pending_runs, undo_treatments};
-pub use server::{Credentials, ServerRef};
+pub use server::{Credentials, ServerRef, is_already_gone};
 pub use undo::Undo;
 
 pub use server::OWNER_TABLE;

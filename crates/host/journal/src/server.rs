@@ -24,6 +24,9 @@ pub struct ServerRef {
     tls: Tls,
     tls_options: TlsOptions,
     password_opt_ins: PasswordOptIns,
+    /// Which server was changed: another one may have its address by now. Absent in journals of before it was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
     /// With the password, for as long as this process lives.
     #[serde(skip)]
     live_target: Option<Box<Target>>,
@@ -46,6 +49,7 @@ impl ServerRef {
             tls: target.tls.clone(),
             tls_options: target.tls_options.clone(),
             password_opt_ins: target.password_opt_ins.clone(),
+            identity: target.identity.clone(),
             live_target: Some(Box::new(target)),
         }
     }
@@ -71,7 +75,7 @@ impl ServerRef {
         let address = self.address();
         let given = credentials.login.as_ref().filter(|given| given.address == address);
         if let Some(given) = given.filter(|given| given.tls_options.is_stated) {
-            return Ok(given.clone());
+            return Ok(Target { identity: self.identity.clone(), ..given.clone() });
         }
         let (user, password) = self.account(given, credentials)?;
         Ok(Target {
@@ -81,6 +85,7 @@ impl ServerRef {
             tls: self.tls.clone(),
             tls_options: self.tls_options.clone(),
             password_opt_ins: self.password_opt_ins.clone(),
+            identity: self.identity.clone(),
             ..Target::default()
         })
     }
@@ -137,6 +142,11 @@ pub struct Credentials {
 /// what should be put back is not there any more, as after a restart of the server.
 const ALREADY_GONE: [u16; 3] = [1193, 1305, 1008];
 
+/// True if what a statement should put back is not there any more.
+pub fn is_already_gone(error: &toll_mysql::Error) -> bool {
+    ALREADY_GONE.contains(&error.code())
+}
+
 /// Silence that a user who waits should know of.
 const SLOW_WARNING_AFTER: Duration = Duration::from_secs(1);
 /// Dropping a schema of many gigabytes takes its time; a server that hangs is given up after it.
@@ -155,7 +165,16 @@ fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection,
     );
     let target = server.target(credentials).with_context(advice)?;
     let target = Target { connect_timeout: HANDSHAKE_TIMEOUT.min(target.connect_timeout), ..target };
-    let mut connection = Connection::connect(&target).with_context(advice)?;
+    let moved = credentials.login.as_ref().filter(|login| login.address != target.address);
+    let mut connection = match (Connection::connect(&target), &target.identity, moved) {
+        // The login may say where that server is now.
+        (Err(toll_mysql::Error::AnotherServer { .. }), Some(_), Some(login)) => {
+            let (identity, connect_timeout) = (target.identity.clone(), target.connect_timeout);
+            Connection::connect(&Target { identity, connect_timeout, ..login.clone() })
+        }
+        (connected, ..) => connected,
+    }
+    .with_context(advice)?;
     connection.set_read_timeout(Some(STATEMENT_TIMEOUT)).with_context(advice)?;
     Ok((connection, slow))
 }
@@ -217,7 +236,7 @@ pub(super) fn run_statements(
     for sql in statements {
         match connection.exec_drop(sql) {
             Ok(()) => {}
-            Err(error) if ALREADY_GONE.contains(&error.code()) => {}
+            Err(error) if is_already_gone(&error) => {}
             Err(error @ toll_mysql::Error::ConnectionLost { .. }) => {
                 return Err(error).with_context(|| format!("the server at {server} did not do `{sql}`"));
             }

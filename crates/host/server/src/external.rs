@@ -41,6 +41,8 @@ impl ExternalServer {
         let target = Target { db: None, ..target.clone() };
         let mut connection = Connection::connect(&target)
             .with_context(|| format!("cannot use the server at {} as {}", target.address, target.user))?;
+        let identity = connection.identity().context("cannot ask the server who it is")?;
+        let target = Target { identity: Some(identity), ..target };
         let rows = connection.query("SHOW GLOBAL VARIABLES").context("cannot read the server's variables")?;
         let variables: BTreeMap<String, String> =
             rows.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -60,7 +62,7 @@ impl ExternalServer {
         })
     }
 
-    /// How to connect, without a schema.
+    /// How to connect to this very server, without a schema.
     pub fn target(&self) -> &Target {
         &self.target
     }

@@ -36,6 +36,8 @@ pub enum Condition {
     Errors,
     FreeSpace,
     WrittenBytes,
+    /// Whoever should have switched off by now does not.
+    OnTooLong,
     CpuPressure,
     IoPressure,
     SwapIn,
@@ -57,11 +59,12 @@ impl Condition {
             Self::ProbeSlow => "two probe queries in a row, or one without an answer",
             Self::ProbeP90 => "p90 of the probe queries over 2 s",
             Self::ThreadsRunning => "Threads_running, for half a second",
-            Self::OwnStatement => "a statement of toll's own, or a lock that it waits for",
+            Self::OwnStatement => "a statement of toll's own without an answer",
             Self::ReplicaLag => "lag of a named replica, and growing",
             Self::Errors => "aborted clients, failed connections or deadlocks in a second",
             Self::FreeSpace => "free space of a file system that the method writes to",
             Self::WrittenBytes => "bytes that the method has written",
+            Self::OnTooLong => "time for which the method is on at a stretch",
             Self::CpuPressure => "time in which tasks waited for a CPU, over 2 s",
             Self::IoPressure => "time in which all tasks waited for a disk, over 2 s",
             Self::SwapIn => "pages read back from swap in a second",
@@ -102,9 +105,13 @@ pub struct Reading {
     pub errors: BTreeMap<String, u64>,
     /// Seconds of lag, by replica.
     pub lag_s: BTreeMap<String, f64>,
+    /// Why the lag of a replica cannot be read, with its name.
+    pub lag_unknown: Option<String>,
     pub free_bytes: Option<u64>,
     pub free_pct: Option<f64>,
     pub written_bytes: u64,
+    /// For how long the method has been on at a stretch, microseconds.
+    pub on_us: u64,
     /// Time in which tasks waited for a CPU, and in which all of them waited for a disk; microseconds since the host's start.
     pub cpu_stalled_us: Option<u64>,
     pub io_stalled_us: Option<u64>,
@@ -186,6 +193,7 @@ impl Breaker {
             self.errors(reading),
             self.free_space(reading),
             self.written(reading),
+            self.on_too_long(reading),
             self.swap_in(reading),
             self.cpu_stalls(reading),
             self.io_stalls(reading),
@@ -324,6 +332,16 @@ impl Breaker {
         })
     }
 
+    fn on_too_long(&self, reading: &Reading) -> Option<(Condition, String)> {
+        let (on_s, limit_s) = (reading.on_us as f64 / 1e6, self.limits.on_s);
+        (on_s > limit_s).then(|| {
+            let reason = format!(
+                "the method has been on for {on_s:.1} s, limit {limit_s:.1} s: toll does not switch it off"
+            );
+            (Condition::OnTooLong, reason)
+        })
+    }
+
     fn swap_in(&mut self, reading: &Reading) -> Option<(Condition, String)> {
         let now = reading.swapped_in?;
         let (_, earlier) = before(&mut self.swapped_in, reading.at_us, COUNT_SPAN_US, now)?;
@@ -353,7 +371,7 @@ impl Breaker {
     }
 
     fn replica_lag(&mut self, reading: &Reading) -> Option<(Condition, String)> {
-        let mut found = None;
+        let mut found = reading.lag_unknown.clone().map(|reason| (Condition::ReplicaLag, reason));
         for (name, lag_s) in &reading.lag_s {
             let seen = self.lag.entry(name.clone()).or_default();
             let earlier = before(seen, reading.at_us, LAG_SPAN_US, *lag_s);

@@ -21,6 +21,8 @@ pub struct Limits {
     pub free_bytes: u64,
     pub free_pct: f64,
     pub written_bytes: u64,
+    /// Seconds for which a method may be on at a stretch.
+    pub on_s: f64,
     /// Of two seconds. Absent: this host's tasks wait for so much of the time that there is no room for a limit above it.
     pub cpu_stalled_pct: Option<f64>,
     pub io_stalled_pct: Option<f64>,
@@ -100,18 +102,22 @@ impl Stalled {
 /// Standard deviations between what is usual and a limit.
 const SPREADS: f64 = 6.0;
 
-/// What a method writes, as planned.
+/// What a method is given: bytes that it may write, and seconds that it is on at a stretch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct PlannedBytes {
-    pub in_all: u64,
-    pub in_a_window: u64,
+pub struct PlannedExposure {
+    pub bytes: u64,
+    pub bytes_in_a_window: u64,
+    pub longest_on_s: f64,
 }
+
+/// Seconds beyond the longest stretch of the plan: a tool that starts or ends slowly is not what this is for.
+const ON_SLACK_S: f64 = 15.0;
 
 impl Limits {
     /// Factors: those of gh-ost and pt-online-schema-change where they have one, and far from what the server does by itself
     /// elsewhere.
     #[must_use]
-    pub fn of(baseline: &Baseline, planned: PlannedBytes, tolerated: Tolerated) -> Self {
+    pub fn of(baseline: &Baseline, planned: PlannedExposure, tolerated: Tolerated) -> Self {
         const MEGABYTES: u64 = 1_000_000;
         let p99 = baseline.probe_p99_us;
         let errors = baseline.errors_per_s.iter().map(|(name, (mean, sd))| {
@@ -130,10 +136,11 @@ impl Limits {
             own_statement_s: 1.0,
             lag_s: 1.5,
             errors_per_s: errors.collect(),
-            free_bytes: (10 * planned.in_a_window).max(500 * MEGABYTES),
+            free_bytes: (10 * planned.bytes_in_a_window).max(500 * MEGABYTES),
             // A disk that is nearly full already must not become so because of the method.
             free_pct: baseline.free_pct.map_or(10.0, |now| (now / 2.0).min(10.0)),
-            written_bytes: (2 * planned.in_all).max(100 * MEGABYTES),
+            written_bytes: (2 * planned.bytes).max(100 * MEGABYTES),
+            on_s: planned.longest_on_s + ON_SLACK_S,
             cpu_stalled_pct: baseline.cpu_stalled.cpu_limit(),
             io_stalled_pct: baseline.io_stalled.io_limit(),
             swap_in_per_s: (2 * baseline.swap_in_per_s).max(100),

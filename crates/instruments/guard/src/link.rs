@@ -28,7 +28,8 @@ pub struct GuardLink {
     child: Child,
     to_guard: Arc<Mutex<ChildStdin>>,
     known: Arc<Mutex<Known>>,
-    is_on: Arc<AtomicBool>,
+    /// 0: none is.
+    on_since_us: Arc<AtomicU64>,
     written_bytes: Arc<AtomicU64>,
     statement_since_us: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -86,7 +87,7 @@ impl GuardLink {
             child,
             to_guard: Arc::new(Mutex::new(stdin)),
             known,
-            is_on: Arc::default(),
+            on_since_us: Arc::default(),
             written_bytes: Arc::default(),
             statement_since_us,
             stop: Arc::default(),
@@ -117,16 +118,16 @@ impl GuardLink {
     /// From now on the guard hears of toll five times a second.
     fn beat(&mut self) -> Result<()> {
         let (to_guard, stop, on) =
-            (Arc::clone(&self.to_guard), Arc::clone(&self.stop), Arc::clone(&self.is_on));
+            (Arc::clone(&self.to_guard), Arc::clone(&self.stop), Arc::clone(&self.on_since_us));
         let (written, since) = (Arc::clone(&self.written_bytes), Arc::clone(&self.statement_since_us));
         std::thread::Builder::new().name("guard-beat".into()).spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                let statement_us = match since.load(Ordering::Relaxed) {
+                let [on_us, statement_us] = [&on, &since].map(|since| match since.load(Ordering::Relaxed) {
                     0 => 0,
-                    since_us => clock::mono_us().saturating_sub(since_us),
-                };
-                let (is_on, written_bytes) = (on.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
-                let beat = ToGuard::Beat { is_on, written_bytes, statement_us };
+                    since_us => clock::mono_us().saturating_sub(since_us).max(1),
+                });
+                let beat =
+                    ToGuard::Beat { on_us, written_bytes: written.load(Ordering::Relaxed), statement_us };
                 if send(&mut *lock(&to_guard), &beat).is_err() {
                     return;
                 }
@@ -163,7 +164,7 @@ impl GuardLink {
 
     /// Whether a method is on, for the guard's next look.
     pub fn set_on(&self, is_on: bool) {
-        self.is_on.store(is_on, Ordering::Relaxed);
+        self.on_since_us.store(if is_on { clock::mono_us() } else { 0 }, Ordering::Relaxed);
     }
 
     /// Bytes that the method has written, for the guard's next look.

@@ -40,15 +40,17 @@ pub struct GuardSetup {
 pub struct ServerLogin {
     pub defaults_file: PathBuf,
     pub schema: Option<String>,
+    /// Any server when absent.
+    pub identity: Option<String>,
 }
 
 /// From toll.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum ToGuard {
-    /// toll lives. `is_on`: a method is; `written_bytes`: what the method has written by now; `statement_us`: age of the statement that switches, if
-    /// it has no answer yet.
-    Beat { is_on: bool, written_bytes: u64, statement_us: u64 },
+    /// toll lives. `on_us`: for how long a method is on, 0 if none is; `written_bytes`: what the method has written by now;
+    /// `statement_us`: age of the statement that switches, if it has no answer yet.
+    Beat { on_us: u64, written_bytes: u64, statement_us: u64 },
     /// Trip once, with nothing on, to show that it works.
     Drill,
     /// The run is over, and everything is off.

@@ -8,7 +8,7 @@ use super::control::Control;
 use super::messages::{FromGuard, GuardSetup, Look, OffReport, ServerLogin, ToGuard, receive, send};
 use super::metrics::Metrics;
 use super::watch::{BEAT_US, LOOK_US, Replica, Watch};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -24,6 +24,10 @@ const OFF_TIMEOUT: Duration = Duration::from_secs(2);
 const RECOVERY_US: u64 = 30_000_000;
 /// The server is back once all looks of so long were within their limits.
 const CALM_US: u64 = 2_000_000;
+/// Time between two attempts to switch off what could not be.
+const RETRY_US: u64 = 1_000_000;
+/// For so long it is tried where toll has gone, too.
+const INSIST_US: u64 = 600_000_000;
 /// How far back the figures of a beat go.
 const LOOK_SPAN_US: u64 = 2_000_000;
 
@@ -49,7 +53,7 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
     let mut state = Guard {
         breaker: Breaker::new(setup.limits),
         heard_us: clock::mono_us(),
-        is_on: false,
+        on_us: 0,
         written_bytes: 0,
         statement_us: 0,
         is_gone: false,
@@ -78,11 +82,19 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
             let is_drill = trip.condition == Condition::Drill;
             // toll may not read, or not be there any more: the method goes off all the same.
             let _ = send(&mut output, &FromGuard::Tripped { trip: trip.clone() });
-            let report = switch.off(&trip);
-            let _ = send(&mut output, &FromGuard::Off { report });
+            let mut report = if is_drill { switch.drill(&trip) } else { switch.off(&trip, state.is_gone) };
+            let _ = send(&mut output, &FromGuard::Off { report: report.clone() });
             if !is_drill {
                 metrics.iter().for_each(Metrics::set_tripped);
-                let after_s = state.await_recovery(&mut watch, &messages);
+                let mut retry = |is_gone| {
+                    if !report.failures.is_empty() {
+                        report = switch.off(&trip, is_gone);
+                        let _ = send(&mut output, &FromGuard::Off { report: report.clone() });
+                    }
+                    report.failures.is_empty()
+                };
+                let after_s = state.await_recovery(&mut watch, &messages, &mut retry);
+                state.insist(&messages, &mut retry);
                 let _ = send(&mut output, &FromGuard::Recovered { after_s });
                 return Ok(());
             }
@@ -110,7 +122,8 @@ struct Guard {
     breaker: Breaker,
     /// When toll was last heard of.
     heard_us: u64,
-    is_on: bool,
+    /// For how long a method was on when toll was last heard of; 0: none was.
+    on_us: u64,
     written_bytes: u64,
     /// Age of toll's own open statement when toll was last heard of.
     statement_us: u64,
@@ -129,9 +142,9 @@ impl Guard {
     fn hear(&mut self, messages: &Receiver<ToGuard>) -> bool {
         loop {
             match messages.try_recv() {
-                Ok(ToGuard::Beat { is_on, written_bytes, statement_us }) => {
-                    (self.is_on, self.written_bytes, self.statement_us) =
-                        (is_on, written_bytes, statement_us);
+                Ok(ToGuard::Beat { on_us, written_bytes, statement_us }) => {
+                    (self.on_us, self.written_bytes, self.statement_us) =
+                        (on_us, written_bytes, statement_us);
                 }
                 Ok(ToGuard::Drill) => self.drill = true,
                 Ok(ToGuard::End) => return true,
@@ -149,6 +162,7 @@ impl Guard {
     fn complete(&self, reading: Reading) -> Reading {
         Reading {
             written_bytes: self.written_bytes,
+            on_us: self.on_us,
             own_statement_us: reading.own_statement_us.max(self.statement_us),
             silent_us: reading.at_us.saturating_sub(self.heard_us),
             has_gone: self.is_gone,
@@ -177,7 +191,7 @@ impl Guard {
             probe_p50_us,
             probe_p99_us,
             threads_running: reading.threads_running,
-            is_on: self.is_on,
+            is_on: self.on_us > 0,
             written_bytes: reading.written_bytes,
             queries: self.usage.queries(),
             connections: self.usage.connections(),
@@ -185,14 +199,26 @@ impl Guard {
     }
 
     /// Seconds until the server was calm again, by the same limits; `None`: it was not within half a minute.
-    fn await_recovery(&mut self, watch: &mut Watch, messages: &Receiver<ToGuard>) -> Option<f64> {
+    ///
+    /// `retry` switches off again what could not be, once it is told whether toll has gone.
+    fn await_recovery(
+        &mut self,
+        watch: &mut Watch,
+        messages: &Receiver<ToGuard>,
+        retry: &mut impl FnMut(bool) -> bool,
+    ) -> Option<f64> {
         let begun_us = clock::mono_us();
         let mut calm_since = None;
+        let mut retry_us = begun_us + RETRY_US;
         let mut breaker = Breaker::new(self.breaker.limits().clone());
         let mut next_us = begun_us;
         while next_us < begun_us + RECOVERY_US {
             if self.hear(messages) {
                 return None;
+            }
+            if clock::mono_us() >= retry_us {
+                retry(self.is_gone);
+                retry_us = clock::mono_us() + RETRY_US;
             }
             // Whether toll speaks is no matter of the server's.
             let reading = Reading { veto: None, ..watch.look() };
@@ -203,10 +229,18 @@ impl Guard {
             } else if now_us - *calm_since.get_or_insert(now_us) >= CALM_US {
                 return Some((now_us - begun_us) as f64 / 1e6);
             }
-            next_us += LOOK_US;
+            next_us = (next_us + LOOK_US).max(clock::mono_us());
             clock::sleep_until(next_us);
         }
         None
+    }
+
+    /// Goes on while toll, which would do the same, is not there: for as long as a restart of a large server takes.
+    fn insist(&mut self, messages: &Receiver<ToGuard>, retry: &mut impl FnMut(bool) -> bool) {
+        let until_us = clock::mono_us() + INSIST_US;
+        while !self.hear(messages) && self.is_gone && !retry(true) && clock::mono_us() < until_us {
+            clock::sleep_until(clock::mono_us() + RETRY_US);
+        }
     }
 }
 
@@ -227,9 +261,22 @@ impl Switch {
         Ok(Self { setup: setup.clone(), guarded: Session::open(target)?, others })
     }
 
-    fn off(&mut self, trip: &Trip) -> OffReport {
+    /// As in earnest, with a statement that changes nothing over each of its connections.
+    fn drill(&mut self, trip: &Trip) -> OffReport {
+        let sessions =
+            std::iter::once(&mut self.guarded).chain(self.others.iter_mut().map(|(_, other)| other));
+        let failures: Vec<String> = sessions
+            .filter_map(|session| session.run(&["DO 1".to_owned()]).err().map(|error| format!("{error:#}")))
+            .collect();
+        let mut report = self.off(trip, false);
+        report.failures.extend(failures);
+        report
+    }
+
+    /// `has_gone`: toll has, and does not do the same.
+    fn off(&mut self, trip: &Trip, has_gone: bool) -> OffReport {
         let (dir, run_id) = (self.setup.journal_dir.clone(), self.setup.run_id.clone());
-        let undone = toll_journal::undo_treatments(&dir, &run_id, |server, statements| {
+        let undone = toll_journal::undo_treatments(&dir, &run_id, has_gone, |server, statements| {
             let other = self.others.iter_mut().find(|(other, _)| other.is_at_same_address(server));
             other.map_or(&mut self.guarded, |(_, session)| session).run(statements)
         });
@@ -249,39 +296,59 @@ struct Session {
 
 impl Session {
     fn open(target: &Target) -> Result<Self> {
-        Ok(Self { target: target.clone(), connection: Some(connect(target)?) })
+        Ok(Self {
+            target: target.clone(),
+            connection: Some(connect(target).with_context(|| format!("cannot reach {}", target.address))?),
+        })
+    }
+
+    /// Sends all statements, going on past one that is refused; the first that finds no server is the last.
+    fn run(&mut self, statements: &[String]) -> Result<()> {
+        let mut refused = Vec::new();
+        for sql in statements {
+            match self.send(sql) {
+                Ok(()) => {}
+                Err(error) if toll_journal::is_already_gone(&error) => {}
+                Err(error) if error.is_fatal() => {
+                    return Err(error).with_context(|| format!("the server did not do `{sql}`"));
+                }
+                Err(error) => refused.push(format!("`{sql}`: {error}")),
+            }
+        }
+        ensure!(refused.is_empty(), "the server refused {}", refused.join("; "));
+        Ok(())
     }
 
     /// Over the open connection; once over a new one if that is lost.
-    fn run(&mut self, statements: &[String]) -> Result<()> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => connect(&self.target)?,
-        };
-        for sql in statements {
-            let mut done = connection.exec_drop(sql);
-            if done.as_ref().is_err_and(toll_mysql::Error::is_fatal) {
-                connection = connect(&self.target)?;
-                done = connection.exec_drop(sql);
+    fn send(&mut self, sql: &str) -> Result<(), toll_mysql::Error> {
+        if let Some(connection) = &mut self.connection {
+            match connection.exec_drop(sql) {
+                Err(error) if error.is_fatal() => self.connection = None,
+                answered => return answered,
             }
-            done.with_context(|| format!("the server did not do `{sql}`"))?;
         }
-        self.connection = Some(connection);
-        Ok(())
+        let connection = self.connection.insert(connect(&self.target)?);
+        let answered = connection.exec_drop(sql);
+        if answered.as_ref().is_err_and(toll_mysql::Error::is_fatal) {
+            self.connection = None;
+        }
+        answered
     }
 }
 
-fn connect(target: &Target) -> Result<Connection> {
+fn connect(target: &Target) -> Result<Connection, toll_mysql::Error> {
     let target = Target { connect_timeout: OFF_TIMEOUT.min(target.connect_timeout), ..target.clone() };
-    let mut connection =
-        Connection::connect(&target).with_context(|| format!("cannot reach {}", target.address))?;
+    let mut connection = Connection::connect(&target)?;
     connection.set_read_timeout(Some(OFF_TIMEOUT))?;
+    // It says nothing until it is needed: the server must not end it for that.
+    connection.exec_drop("SET SESSION wait_timeout = 31536000")?;
     Ok(connection)
 }
 
 fn login(server: &ServerLogin) -> Result<Target> {
     let target = Target::from_defaults_file(&server.defaults_file)?;
-    Ok(Target { db: server.schema.clone().or(target.db.clone()), ..target })
+    let db = server.schema.clone().or(target.db.clone());
+    Ok(Target { db, identity: server.identity.clone(), ..target })
 }
 
 /// On a thread, so that no look waits for a line.

@@ -4,14 +4,14 @@
 //! source has been silent is a part of what is known.
 
 use super::breaker::Reading;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use toll_mysql::{Connection, Target};
+use toll_mysql::{Connection, Rows, Target};
 use toll_probe::{Probe, ProbeQuery};
 use toll_sys::proc_file::ProcFile;
 use toll_sys::{clock, disk};
@@ -122,6 +122,11 @@ impl Watch {
             .map(|replica| {
                 let source = Source::start(&replica.target, LAG_US, &stop, read_lag)
                     .with_context(|| format!("replica {}", replica.name))?;
+                ensure!(
+                    source.value().is_some_and(f64::is_finite),
+                    "replica {} does not replicate now, so its lag says nothing: see its status, or leave it out",
+                    replica.name
+                );
                 Ok((replica.name.clone(), source))
             })
             .collect::<Result<_>>()?;
@@ -164,9 +169,13 @@ impl Watch {
                 .iter()
                 .filter_map(|(name, source)| Some((name.clone(), source.value()?)))
                 .collect(),
+            lag_unknown: self.lag.iter().find_map(|(name, source)| {
+                Some(format!("the lag of replica {name} cannot be read: {}", source.error()?))
+            }),
             free_bytes,
             free_pct,
             written_bytes: 0,
+            on_us: 0,
             cpu_stalled_us: stalled.cpu_us,
             io_stalled_us: stalled.io_us,
             swapped_in: self.slow.swapped_in,
@@ -195,7 +204,8 @@ impl<T: Clone + Send + 'static> Source<T> {
         let target =
             Target { connect_timeout: CONNECT_TIMEOUT.min(target.connect_timeout), ..target.clone() };
         let mut connection = open(&target).with_context(|| format!("cannot reach {}", target.address))?;
-        let known = Known { value: None, error: None, waits_for_lock: false };
+        let first = read(&mut connection).with_context(|| format!("cannot ask {}", target.address))?;
+        let known = Known { value: Some(first), error: None, waits_for_lock: false };
         let source = Arc::new(Self { known: Mutex::new(known), open_since_us: AtomicU64::new(0) });
         let (shared, stop) = (Arc::clone(&source), Arc::clone(stop));
         std::thread::Builder::new().name("watch".into()).spawn(move || {
@@ -229,6 +239,10 @@ impl<T: Clone + Send + 'static> Source<T> {
             Err(error) if error.code() == ER_LOCK_WAIT_TIMEOUT => known.waits_for_lock = true,
             Err(error) => known.error = Some(error.to_string()),
         }
+    }
+
+    fn error(&self) -> Option<String> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).error.clone()
     }
 
     fn value(&self) -> Option<T> {
@@ -271,15 +285,22 @@ fn read_status(connection: &mut Connection) -> Result<Status, toll_mysql::Error>
     Ok(status)
 }
 
-/// Seconds behind its source. A replica that does not replicate lags by as much as can be.
+/// Seconds behind its source, or behind the one of several that it is farthest behind. A replica that does not replicate lags by as
+/// much as can be.
 fn read_lag(connection: &mut Connection) -> Result<f64, toll_mysql::Error> {
     let (statement, column) = match connection.is_mariadb() {
-        true => ("SHOW SLAVE STATUS", "Seconds_Behind_Master"),
+        true => ("SHOW ALL SLAVES STATUS", "Seconds_Behind_Master"),
         false => ("SHOW REPLICA STATUS", "Seconds_Behind_Source"),
     };
     let rows = connection.query(statement)?;
-    let lag = rows.first(column).and_then(|text| text.parse().ok());
-    Ok(lag.unwrap_or(f64::INFINITY))
+    Ok(longest_lag(&rows, column))
+}
+
+fn longest_lag(rows: &Rows, column: &str) -> f64 {
+    let at = rows.column(column);
+    let lag_s = |row: &Vec<Option<String>>| row.get(at?)?.as_deref()?.parse().ok();
+    let lags = rows.rows.iter().map(|row| lag_s(row).unwrap_or(f64::INFINITY));
+    lags.reduce(f64::max).unwrap_or(f64::INFINITY)
 }
 
 /// The least free space of the paths' file systems: bytes, and percent of the whole.
@@ -348,6 +369,20 @@ mod tests {
         assert_eq!(parse_pressure(text, "some"), Some(977_286));
         assert_eq!(parse_pressure(text, "full"), Some(5));
         assert_eq!(parse_pressure("", "full"), None);
+    }
+
+    #[test]
+    fn a_replica_is_as_far_behind_as_the_farthest_of_its_channels() {
+        let rows = |lags: &[Option<&str>]| Rows {
+            columns: vec!["Channel_Name".into(), "seconds_behind_source".into()],
+            rows: lags.iter().map(|lag| vec![Some("c".into()), lag.map(str::to_owned)]).collect(),
+            ..Rows::default()
+        };
+        for (lags, expected) in
+            [(&[Some("0"), Some("17")][..], 17.0), (&[Some("3"), None], f64::INFINITY), (&[], f64::INFINITY)]
+        {
+            assert_eq!(longest_lag(&rows(lags), "Seconds_Behind_Source"), expected, "{lags:?}");
+        }
     }
 
     #[test]

@@ -19,13 +19,25 @@ const TITLE_CHARS: usize = 80;
 /// toll's on the server: for switching, and for counters, which holds the lock of one run at a time, too.
 const OWN_CONNECTIONS: usize = 2;
 
+/// A treatment's changes at one server.
+#[derive(Debug)]
+pub struct TreatmentPlan {
+    pub name: String,
+    pub switches: Vec<Switch>,
+    /// Its artefact is a log of the server's.
+    pub is_written_by_server: bool,
+    /// Sessions copy it when they connect, and keep it.
+    pub stays_with_sessions: bool,
+}
+
 /// What the page says of one server.
 #[derive(Debug)]
 pub struct ServerPlan<'a> {
     pub address: String,
     pub version: String,
-    /// Treatments with their changes; `Err`: why one cannot run here.
-    pub treatments: Vec<(String, Result<Vec<Switch>, String>)>,
+    pub treatments: Vec<TreatmentPlan>,
+    /// The data directory, where the server writes the logs of treatments; absent if it writes none.
+    pub log_dir: Option<String>,
     pub rights: &'a [Right],
     pub baseline: &'a Baseline,
     pub limits: &'a Limits,
@@ -68,7 +80,17 @@ impl LivePage<'_> {
             writeln!(out, "Server     {} ({})", server.address, server.version)?;
         }
         writeln!(out, "Load       none is added: the server's own traffic is measured")?;
-        writeln!(out, "Created    nothing: no schema, table, account, or file in the data directory")?;
+        let log_dirs: Vec<&str> =
+            self.servers.iter().filter_map(|server| server.log_dir.as_deref()).collect();
+        match log_dirs.first() {
+            None => {
+                writeln!(out, "Created    nothing: no schema, table, account, or file in the data directory")?
+            }
+            Some(dir) => {
+                writeln!(out, "Created    no schema, table or account; in each window one log file in")?;
+                writeln!(out, "           {dir}, removed after it")?;
+            }
+        }
         for server in &self.servers {
             self.write_treatments(server, out)?;
         }
@@ -103,21 +125,24 @@ impl LivePage<'_> {
 
     fn write_treatments(&self, server: &ServerPlan<'_>, out: &mut String) -> std::fmt::Result {
         writeln!(out, "\nSwitched{}", self.at(server))?;
-        for (name, switches) in &server.treatments {
-            match switches {
-                Err(why) => writeln!(out, "  {name}: cannot run here: {why}")?,
-                Ok(switches) => {
-                    writeln!(out, "  {name}")?;
-                    for switch in switches {
-                        writeln!(out, "    on   {}", switch.on)?;
-                        writeln!(out, "    off  {}", switch.off)?;
-                    }
-                }
+        for treatment in &server.treatments {
+            writeln!(out, "  {}", treatment.name)?;
+            for switch in &treatment.switches {
+                writeln!(out, "    on   {}", switch.on)?;
+                writeln!(out, "    off  {}", switch.off)?;
             }
-        }
-        let switches = server.treatments.iter().filter_map(|(_, switches)| switches.as_ref().ok()).flatten();
-        if switches.into_iter().any(|switch| switch.on.contains("{artefact}")) {
-            writeln!(out, "  {{artefact}}: a file in {}, removed after each window", self.run_dir)?;
+            if treatment.stays_with_sessions {
+                writeln!(
+                    out,
+                    "    Reaches sessions that connect while it is on. They keep it until they disconnect:"
+                )?;
+                writeln!(out, "    where this log is on by itself, all their queries are in it until then.")?;
+            }
+            let place = server.log_dir.as_deref().filter(|_| treatment.is_written_by_server);
+            if treatment.switches.iter().any(|switch| switch.on.contains("{artefact}")) {
+                let place = place.unwrap_or(self.run_dir);
+                writeln!(out, "    {{artefact}}: a file in {place}, removed after each window")?;
+            }
         }
         Ok(())
     }
@@ -216,20 +241,29 @@ impl LivePage<'_> {
             |pct: Option<f64>| pct.map_or_else(|| "none: it is full".to_owned(), |pct| format!("{pct:.0}%"));
         let mut rows = vec![
             ("2 probe queries in a row over", format!("p99 {}", ms(usual.probe_p99_us)), ms(limit.probe_us)),
-            ("1 probe query without an answer for", String::new(), ms(limit.probe_timeout_us)),
+            (
+                "1 probe query without an answer for",
+                String::new(),
+                ms(limit.probe_us.max(limit.probe_timeout_us)),
+            ),
             ("p90 of the probe queries of 2 s", ms(usual.probe_p90_us), ms(limit.probe_p90_us)),
             (
                 "Threads_running for half a second",
                 format!("p99 {}", usual.threads_running_p99),
                 limit.threads_running.to_string(),
             ),
-            ("a statement of toll's, or a lock", String::new(), format!("{} s", limit.own_statement_s)),
+            (
+                "a statement of toll's without an answer",
+                String::new(),
+                format!("{} s", limit.own_statement_s),
+            ),
             (
                 "free space",
                 usual.free_pct.map(|pct| format!("{pct:.0}%")).unwrap_or_default(),
                 format!("{} or {:.0}%", megabytes(limit.free_bytes), limit.free_pct),
             ),
             ("bytes that the method writes", String::new(), megabytes(limit.written_bytes)),
+            ("the method is on at a stretch for", String::new(), format!("{:.1} s", limit.on_s)),
         ];
         let of_host = [
             (

@@ -2,7 +2,7 @@
 
 use super::audit::Action;
 use super::design::LiveDesign;
-use super::page::{LivePage, ServerPlan};
+use super::page::{LivePage, ServerPlan, TreatmentPlan};
 use super::rights::{self, Right};
 use super::switches::{self, Switch};
 use anyhow::{Context, bail, ensure};
@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use toll_execution::class_meter::ClassSource;
 use toll_execution::live::{
     GuardedServer, LiveRequest, PilotRequest, UsersView, minimum_detectable_pct, read_account, run_pilot,
-    space_to_watch,
+    space_to_watch, unavailable_reason_at,
 };
 use toll_execution::run::{self, RunRequest, RunSource};
 use toll_guard::control::Vetoes;
-use toll_guard::limits::{Baseline, Limits, PlannedBytes, Tolerated};
+use toll_guard::limits::{Baseline, Limits, PlannedExposure, Tolerated};
 use toll_guard::watch::{Replica, WatchedFiles};
+use toll_model::plan::is_written_by_server;
 use toll_mysql::Target;
 use toll_record::{Arm, Role};
 use toll_server::{ExternalServer, Flavour};
@@ -71,15 +72,19 @@ impl LiveServer<'_> {
     }
 
     /// Each treatment's changes here.
-    fn switches(&self, treated: &[&Arm]) -> Vec<(String, Result<Vec<Switch>, String>)> {
-        let of_arm = |arm: &&Arm| {
-            let switches = match &arm.unavailable {
-                Some(why) => Err(why.clone()),
-                None => Ok(switches::switches_of(arm, self.server.variables())),
-            };
-            (arm.name.clone(), switches)
+    fn treatments(&self, treated: &[&Arm]) -> Vec<TreatmentPlan> {
+        let of_arm = |arm: &&Arm| TreatmentPlan {
+            name: arm.name.clone(),
+            switches: switches::switches_of(arm, self.server.variables()),
+            is_written_by_server: is_written_by_server(arm),
+            stays_with_sessions: arm.treatment.fresh_sessions,
         };
         treated.iter().map(of_arm).collect()
+    }
+
+    fn log_dir(&self, treated: &[&Arm]) -> Option<String> {
+        let writes = treated.iter().any(|arm| is_written_by_server(arm));
+        writes.then(|| self.server.datadir().display().to_string())
     }
 }
 
@@ -100,6 +105,7 @@ pub fn prepare(
     request.out = Some(preview.dir.clone());
     let treated: Vec<&Arm> = preview.arms.iter().filter(|arm| arm.role == Role::Treatment).collect();
     check_place(&treated, first.sees_host(), crosses_over)?;
+    check_available(&treated, servers)?;
     let probe_query = options.probe_query.as_deref();
     let files: Vec<WatchedFiles> =
         servers.iter().map(|server| server.files(&preview.dir, options.flag_file.clone())).collect();
@@ -136,9 +142,10 @@ pub fn prepare(
     });
     // On at one server or the other for twice as long; what is written is heard of by the guards of both.
     let on_s = design.on_s() * f64::from(design.treatments) * servers.len() as f64;
-    let planned = PlannedBytes {
-        in_all: (options.write_rate * on_s) as u64,
-        in_a_window: (options.write_rate * design.longest_on_s()) as u64,
+    let planned = PlannedExposure {
+        bytes: (options.write_rate * on_s) as u64,
+        bytes_in_a_window: (options.write_rate * design.longest_on_s()) as u64,
+        longest_on_s: design.longest_on_s(),
     };
     let limits: Vec<Limits> =
         baselines.iter().map(|baseline| Limits::of(baseline, planned, options.tolerated)).collect();
@@ -153,7 +160,8 @@ pub fn prepare(
     let described = servers.iter().enumerate().map(|(i, at)| ServerPlan {
         address: at.target.address.to_string(),
         version: at.server.describe().version,
-        treatments: at.switches(&treated),
+        treatments: at.treatments(&treated),
+        log_dir: at.log_dir(&treated),
         rights: &needed[i],
         baseline: &baselines[i],
         limits: &limits[i],
@@ -172,8 +180,8 @@ pub fn prepare(
         judged: title.map_or("", String::as_str),
         mde_pct,
     };
-    let switches = page.servers.iter().flat_map(|server| &server.treatments);
-    let switches = switches.filter_map(|(_, switches)| switches.clone().ok()).flatten().collect();
+    let treatments = page.servers.iter().flat_map(|server| &server.treatments);
+    let switches = treatments.flat_map(|treatment| treatment.switches.clone()).collect();
     let addresses: Vec<&str> = page.servers.iter().map(|server| server.address.as_str()).collect();
     let guarded = servers.iter().enumerate().map(|(i, at)| GuardedServer {
         target: at.target.clone(),
@@ -220,6 +228,23 @@ fn check_place(treated: &[&Arm], sees_host: bool, crosses_over: bool) -> anyhow:
         sees_host || beside.is_none(),
         "the server is on another host: what runs beside it (a capture, an agent) is priced there"
     );
+    Ok(())
+}
+
+/// The run would do without it, and give its blocks to the others: not what the page says.
+///
+/// # Errors
+/// A treatment cannot be switched on at one of the servers.
+fn check_available(treated: &[&Arm], servers: &[LiveServer<'_>]) -> anyhow::Result<()> {
+    for arm in treated {
+        let at_server = || servers.iter().find_map(|at| unavailable_reason_at(arm, at.server));
+        if let Some(why) = arm.unavailable.clone().or_else(at_server) {
+            bail!(
+                "{} cannot be priced here: {why}. Leave it out of --variants, or mend that first",
+                arm.name
+            );
+        }
+    }
     Ok(())
 }
 

@@ -7,17 +7,19 @@ pub use guard::LiveGuard;
 pub use pilot::{PilotRequest, UsersView, run_pilot};
 
 use crate::class_meter::ClassSource;
-use crate::treatment::AdminSession;
+use crate::treatment::{AdminSession, LogDirectory};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use toll_guard::control::Vetoes;
 use toll_guard::limits::{Baseline, Limits};
 use toll_guard::watch::{Replica, WatchedFiles};
 use toll_model::plan::noise::difference_variance;
+use toll_model::plan::{self, ServerFacts};
 use toll_model::scenario::Judged;
-use toll_mysql::{Connection, Target, sql_string};
+use toll_mysql::{Connection, Target, Tls, sql_string};
 use toll_probe::ProbeQuery;
-use toll_record::{Noise, Pilot, Plan};
+use toll_record::{Arm, Noise, Pilot, Plan};
+use toll_server::ExternalServer;
 
 /// What guards a run.
 #[derive(Debug, Clone)]
@@ -104,6 +106,18 @@ pub fn read_account(target: &Target, probe_query: Option<&str>) -> anyhow::Resul
         can_set_global: AdminSession::new(target.clone(), None).can_set_global(),
         can_probe_tables: ProbeQuery::choose(target, probe_query)? != ProbeQuery::RoundTrip,
     })
+}
+
+/// Why a treatment cannot be switched on at this server; rights aside, which are named with their grants. `None`: it can.
+pub fn unavailable_reason_at(arm: &Arm, server: &ExternalServer) -> Option<String> {
+    let facts = ServerFacts {
+        server: server.describe(),
+        variables: server.variables().clone(),
+        can_set_global: true,
+        log_error: LogDirectory::for_server(server.local(), &server.datadir()).err(),
+        uses_tls: server.target().tls != Tls::Off,
+    };
+    plan::unavailable_reason_on(arm, &facts)
 }
 
 /// Where a method may write to, as far as it is known before it runs: the run's directory, and the server's data and logs.

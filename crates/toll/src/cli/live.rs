@@ -10,6 +10,7 @@ use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use toll_consent::audit;
 use toll_consent::design::LiveDesign;
 use toll_consent::prepare::{LiveOptions, LiveServer, prepare};
@@ -25,6 +26,11 @@ use toll_server::{AllowedChanges, ExternalServer};
 use toll_sys::program::OWN_PROGRAM;
 use toll_sys::redact;
 use toll_sys::units::{self, Seconds};
+
+/// Limits and weights from the look at the server are good for so long.
+const PLAN_HOLDS: Duration = Duration::from_secs(600);
+/// A probe query that fails after ten seconds by itself is no slow one any more.
+const PROBE_LIMIT_MOST_S: f64 = 9.0;
 
 /// Measure what a method costs a server that serves users
 ///
@@ -127,17 +133,24 @@ fn named_server(text: &str) -> Result<(String, String), String> {
 
 pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     let cancel = interrupt::new_signal_token()?;
+    ensure!(
+        arguments.probe_limit.is_none_or(|limit| limit.0 <= PROBE_LIMIT_MOST_S),
+        "--probe-limit is at most {PROBE_LIMIT_MOST_S} s: a probe query without an answer is given up after 10 s"
+    );
     let (scenario, text) = arguments.scenario()?;
-    let login = Login::choose(arguments.server.as_deref(), &arguments.address)?
+    let mut login = Login::choose(arguments.server.as_deref(), &arguments.address)?
         .context("name the server: --server FILE.cnf, or --host and --user")?;
     let server = ExternalServer::connect(&login.target, login.defaults_file.clone())?;
-    let second =
+    // The plan, the consent and the run are for the one server, whoever answers at its address later.
+    login.target.identity.clone_from(&server.target().identity);
+    let mut second =
         arguments.crossed_with.as_deref().map(Login::parse).transpose().context("in --crossed-with")?;
     let second_server = second
         .as_ref()
         .map(|login| ExternalServer::connect(&login.target, login.defaults_file.clone()))
         .transpose()?;
-    if let Some(other) = &second_server {
+    if let (Some(login), Some(other)) = (&mut second, &second_server) {
+        login.target.identity.clone_from(&other.target().identity);
         ensure!(
             !other.server().is_at_same_address(server.server()),
             "--crossed-with names the server that --server names: a method cannot be on and off there at once"
@@ -198,12 +211,18 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     let Some(prepared) = prepare(&mut request, &servers, &design, options, &cancel)? else {
         return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
     };
+    let prepared_at = Instant::now();
     print_report(&prepared.page)?;
     if !arguments.execute {
         return Ok(ExitCode::SUCCESS);
     }
     prepared.check_rights()?;
     let typed = arguments.confirmed(&confirmation)?;
+    ensure!(
+        prepared_at.elapsed() < PLAN_HOLDS,
+        "nothing was switched: the server was looked at {:.0} minutes ago, and its limits are of that time. Give the command again",
+        prepared_at.elapsed().as_secs_f64() / 60.0
+    );
     run::make_run_dir(&prepared.dir, request.readers)?;
     let mut audit = audit::Audit::create(&prepared.dir)?;
     let reason = arguments.reason.as_deref().unwrap_or_default();

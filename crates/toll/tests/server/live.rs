@@ -3,6 +3,8 @@
 //! With a real server and users of it. Nothing here is timed but what would hang.
 
 mod crossed;
+mod orphaned;
+mod switchover;
 mod system_faults;
 
 use serde_json::Value;
@@ -117,6 +119,14 @@ impl Production {
         let earlier = sessions();
         std::thread::sleep(Duration::from_millis(300));
         sessions().into_iter().filter(|id| earlier.contains(id)).collect()
+    }
+
+    fn end_tolls_sessions(&self) {
+        for id in self.toll_sessions() {
+            // One that has gone meanwhile is no error here.
+            self.server
+                .run(&format!("BEGIN NOT ATOMIC DECLARE EXIT HANDLER FOR 1094 BEGIN END; KILL {id}; END"));
+        }
     }
 
     fn assert_off(&self) {

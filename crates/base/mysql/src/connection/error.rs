@@ -31,7 +31,17 @@ pub enum Error {
     Unsupported(String),
     #[error("cannot set up TLS: {0}")]
     Tls(String),
+    /// Not the one of [`crate::Target::identity`]: nothing was asked of it.
+    #[error(
+        "another server answers at {address} now ({found}, and {expected} before), as after a switchover: toll does nothing there. \
+         What it changed at the first one is in the undo journal: `toll clean` with that server's own address"
+    )]
+    AnotherServer { address: String, expected: String, found: String },
 }
+
+/// With these the server takes its leave: it shuts down, the session was killed (MariaDB, MySQL), or was idle for too long (MySQL
+/// since 8.0.24). Over TCP such a farewell is read as the answer to the next statement.
+const ENDS_SESSION: [u16; 4] = [1053, 1927, 3169, 4031];
 
 impl Error {
     /// The server's code, or the client library's code for the same mishap (2002, 2003, 2013, ...).
@@ -43,14 +53,14 @@ impl Error {
             Self::Server(e) => e.code,
             Self::Session { cause, .. } => cause.code(),
             Self::Protocol { .. } => 2027,
-            Self::Unsupported(_) => 2059,
+            Self::Unsupported(_) | Self::AnotherServer { .. } => 2059,
             Self::Tls(_) => 2026,
         }
     }
 
     /// True if the connection is no longer usable.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, Self::Server(_))
+        !matches!(self, Self::Server(said) if !ENDS_SESSION.contains(&said.code))
     }
 
     /// True if the server sent nothing before the timeout, rather than closing the connection. It hangs or is

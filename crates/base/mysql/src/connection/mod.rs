@@ -69,6 +69,13 @@ impl Connection {
         let (wire, session) = handshake::perform_handshake(PacketIo::new(stream), target)?;
         let mut connection =
             Self { packet_io: wire, session, account: target.usage.open_session(), quit_sent: false };
+        if let Some(expected) = &target.identity {
+            let found = connection.identity()?;
+            if found != *expected {
+                let (address, expected) = (target.address.to_string(), expected.clone());
+                return Err(Error::AnotherServer { address, expected, found });
+            }
+        }
         for statement in &target.session {
             connection
                 .exec_drop(statement)
@@ -117,6 +124,16 @@ impl Connection {
 
     pub fn is_mariadb(&self) -> bool {
         self.session.server_version.contains("MariaDB")
+    }
+
+    /// What tells this server from any other, and stays through its restarts: MySQL's uuid, or MariaDB's host, port and data
+    /// directory.
+    pub fn identity(&mut self) -> Result<String, Error> {
+        let sql = match self.is_mariadb() {
+            true => "SELECT CONCAT(@@GLOBAL.hostname, ':', @@GLOBAL.port, @@GLOBAL.datadir)",
+            false => "SELECT @@GLOBAL.server_uuid",
+        };
+        Ok(self.query(sql)?.scalar().unwrap_or_default().to_owned())
     }
 
     /// What SHOW PROCESSLIST and KILL call this session.

@@ -60,3 +60,34 @@ fn a_session_statement_that_fails_refuses_the_login_and_is_named() {
         run(plan(target, Profile::PointSelect.build_mix(TABLE).unwrap())).map(|_| ()).unwrap_err();
     assert!(of_a_load.to_string().contains("sql_log_bin = 0"), "{of_a_load}");
 }
+
+#[test]
+fn system_a_session_that_the_server_has_ended_is_not_used_again() {
+    for server in [TestServer::mariadb(&[]), TestServer::mysql(&[])] {
+        let Some(server) = server else { continue };
+        // Over TCP the farewell of MySQL is read as the answer; over a socket the statement cannot be sent any more.
+        for target in [server.tcp_target(), server.unix_target()] {
+            let mut idle = Connection::connect(&target).unwrap();
+            idle.exec_drop("SET SESSION wait_timeout = 1").unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(3_500));
+            let error = idle.exec_drop("DO 1").unwrap_err();
+            assert!(error.is_fatal(), "{error}");
+            let mut killed = Connection::connect(&target).unwrap();
+            server.connect_as_root().exec_drop(&format!("KILL {}", killed.connection_id())).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let error = killed.exec_drop("DO 1").unwrap_err();
+            assert!(error.is_fatal(), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_target_of_one_server_reaches_no_other_at_its_address() {
+    let (Some(one), Some(other)) = (TestServer::mariadb(&[]), TestServer::mariadb(&[])) else { return };
+    let identity = one.connect_as_root().identity().unwrap();
+    let this_one = |target| Target { identity: Some(identity.clone()), ..target };
+    assert_eq!(Connection::connect(&this_one(one.tcp_target())).unwrap().identity().unwrap(), identity);
+    let error = Connection::connect(&this_one(other.tcp_target())).map(|_| ()).unwrap_err();
+    assert!(matches!(error, toll_mysql::Error::AnotherServer { .. }), "{error}");
+    assert!(error.is_fatal() && error.to_string().contains("another server answers at"), "{error}");
+}

@@ -1,7 +1,7 @@
 //! Every condition on invented readings, and false alarms over days.
 
 use super::*;
-use crate::limits::{Baseline, BaselineCollector, PlannedBytes, Stalled, Tolerated};
+use crate::limits::{Baseline, BaselineCollector, PlannedExposure, Stalled, Tolerated};
 use toll_stats::SeededRng;
 
 fn limits() -> Limits {
@@ -18,7 +18,8 @@ fn limits() -> Limits {
         free_pct: Some(60.0),
         seconds: 60,
     };
-    Limits::of(&baseline, PlannedBytes { in_all: 80_000_000, in_a_window: 4_000_000 }, Tolerated::default())
+    let planned = PlannedExposure { bytes: 80_000_000, bytes_in_a_window: 4_000_000, longest_on_s: 3.0 };
+    Limits::of(&baseline, planned, Tolerated::default())
 }
 
 /// Looks every 100 ms, with what `at` makes of each; the first trip.
@@ -83,6 +84,8 @@ fn each_condition_trips_by_itself_and_in_time() {
     assert_eq!(trip(20, share), Some((Condition::FreeSpace, 3)));
     let written = |i: u64| Reading { written_bytes: 50_000_000 * i, ..Reading::default() };
     assert_eq!(trip(20, written), Some((Condition::WrittenBytes, 4)));
+    let stays_on = |i: u64| Reading { on_us: 100_000 * i, ..Reading::default() };
+    assert_eq!(trip(400, stays_on), Some((Condition::OnTooLong, 181)));
     // Nine tenths of the time from the fourth second on: 58% of two seconds after 13 looks, 13% after three.
     let stalled = |i: u64| Some(90_000 * i.saturating_sub(40));
     let cpu = |i: u64| Reading { cpu_stalled_us: stalled(i), ..Reading::default() };
@@ -99,6 +102,11 @@ fn each_condition_trips_by_itself_and_in_time() {
     let lag_that_shrinks =
         |i: u64| Reading { lag_s: [("replica".into(), 90.0 - 0.1 * i as f64)].into(), ..Reading::default() };
     assert_eq!(trip(100, lag_that_shrinks), None);
+    let unknown_lag = |i: u64| Reading {
+        lag_unknown: (i == 7).then(|| "the replica refuses".into()),
+        ..Reading::default()
+    };
+    assert_eq!(trip(20, unknown_lag), Some((Condition::ReplicaLag, 7)));
     let veto =
         |i: u64| Reading { veto: (i == 3).then(|| "the flag file is there".into()), ..Reading::default() };
     assert_eq!(trip(20, veto), Some((Condition::Veto, 3)));
@@ -126,7 +134,7 @@ fn a_host_that_is_full_already_has_no_limit_on_its_pressure_and_any_other_has_on
             };
             pilot.add(&reading);
         }
-        Limits::of(&pilot.finish().unwrap(), PlannedBytes::default(), Tolerated::default()).cpu_stalled_pct
+        Limits::of(&pilot.finish().unwrap(), PlannedExposure::default(), Tolerated::default()).cpu_stalled_pct
     };
     assert_eq!(limits_of(0.95, 0.1), None);
     assert_eq!(limits_of(0.8, 0.8), None);
@@ -188,7 +196,7 @@ fn a_steady_day_has_at_most_one_false_alarm_and_a_load_that_doubles_one_in_four_
         let mut host = Host { draws: SeededRng::new(seed, 0), load: 1.0, cpu_stalled_us: 0.0 };
         let mut pilot = BaselineCollector::default();
         (0..PILOT).for_each(|look| pilot.add(&host.reading(look)));
-        let limits = Limits::of(&pilot.finish().unwrap(), PlannedBytes::default(), Tolerated::default());
+        let limits = Limits::of(&pilot.finish().unwrap(), PlannedExposure::default(), Tolerated::default());
         let mut breaker = Breaker::new(limits.clone());
         steady += u32::from((PILOT..PILOT + DAY).any(|look| breaker.look(&host.reading(look)).is_some()));
         let mut breaker = Breaker::new(limits);

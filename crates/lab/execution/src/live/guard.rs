@@ -70,7 +70,8 @@ impl LiveGuard {
         let login = |name: &str, target: &Target| -> anyhow::Result<ServerLogin> {
             let path = testbed.work_dir.join(format!("guard-{number}-{name}.cnf"));
             private_file::write(&path, &target.to_option_file(ClientFamily::Any))?;
-            Ok(ServerLogin { defaults_file: path, schema: target.db.clone() })
+            let (schema, identity) = (target.db.clone(), target.identity.clone());
+            Ok(ServerLogin { defaults_file: path, schema, identity })
         };
         let replicas =
             request.replicas.iter().filter(|_| is_first).enumerate().map(|(i, replica)| {

@@ -77,7 +77,8 @@ impl RestartDetector {
                 Err(error) => error,
             };
             let waited_s = (clock::mono_us() - asked_us) as f64 / 1e6;
-            if self.replacement.is_none() || waited_s > RESTART_TIMEOUT_S {
+            let is_another = matches!(error.downcast_ref(), Some(toll_mysql::Error::AnotherServer { .. }));
+            if self.replacement.is_none() || is_another || waited_s > RESTART_TIMEOUT_S {
                 return Err(error).context("the server does not answer");
             }
             if !std::mem::replace(&mut told, true) {

@@ -133,7 +133,8 @@ fn with_open(fill: &PlaceholderValues) -> PlaceholderValues {
     open
 }
 
-fn unavailable_reason_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
+/// The same of one server alone.
+pub fn unavailable_reason_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
     let treatment = &arm.treatment;
     if arm.workload.driver == "sysbench" && (server.uses_tls || arm.workload.transport == "tls") {
         return Some(NO_SYSBENCH_TLS.into());

@@ -29,9 +29,10 @@ pub use apply_sizing::{
     apply_sizing, difference_sd, expected_round_s, expected_s, likely_rounds, long_window_titles,
     noise_outcome, pilot_durations_s, set_settle_times, sizing_input,
 };
+pub use arm::is_written_by_server;
 pub use availability::{
     HostFacts, NO_SYSBENCH_RATE, NO_SYSBENCH_TLS, Required, ServerFacts, TestbedFacts, required,
-    unavailable_reason, unrunnable_reason,
+    unavailable_reason, unavailable_reason_on, unrunnable_reason,
 };
 pub use overrides::RunOverrides;
 pub use redaction::{check_unredacted, redact_plan};

@@ -184,7 +184,7 @@ fn inject(site: &Site, fault: Fault, round: u32) -> Option<f64> {
             run.off_after(begun)
         }),
         Fault::DropConnections => {
-            run.drop_connections();
+            at.end_tolls_sessions();
             let begun = Instant::now();
             assert!(run.ask("panic").contains("goes off"));
             run.off_after(begun)
@@ -239,15 +239,6 @@ impl Run<'_> {
         let off_s = self.off_after(begun);
         send_signal(pid, "CONT");
         off_s
-    }
-
-    fn drop_connections(&self) {
-        for id in self.at.toll_sessions() {
-            // One that has gone meanwhile is no error here.
-            self.at
-                .server
-                .run(&format!("BEGIN NOT ATOMIC DECLARE EXIT HANDLER FOR 1094 BEGIN END; KILL {id}; END"));
-        }
     }
 
     fn with_hogs(&self, begun: Instant) -> Option<f64> {
