@@ -55,6 +55,11 @@ fn detect_line(line: &[u8]) -> Option<FileKind> {
     is_audit(line).then_some(FileKind::AuditLog)
 }
 
+/// True for the first line of an entry of a general or audit log.
+pub(crate) fn is_entry_line(line: &[u8]) -> bool {
+    is_entry_start(line) || is_audit(line)
+}
+
 fn is_audit(line: &[u8]) -> bool {
     let mut fields = line.splitn(8, |b| *b == b',');
     let is_time = fields.next().is_some_and(|time| {

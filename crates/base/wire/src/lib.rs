@@ -19,6 +19,7 @@ mod endpoints;
 pub mod event;
 pub mod filter;
 pub mod fingerprint;
+pub mod first_event;
 pub mod frame;
 pub mod log;
 mod memory_budget;

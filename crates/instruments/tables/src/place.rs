@@ -4,15 +4,16 @@
 
 use super::VERSION;
 use super::store::Store;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sha2::{Digest as _, Sha256};
-use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use toll_input::{DecompressedInput, Progress};
+use toll_wire::first_event::{FirstEvent, find_first_event};
 
-/// What a log begins with, its first times among it.
+/// Of a log, its first entry among it.
 const HEAD_BYTES: u64 = 64 << 10;
 /// In place of an hour, of files with rows of a day.
 const WHOLE_DAY: &str = "all";
@@ -205,29 +206,46 @@ pub fn file_name(host: &str, capture: [u8; 16], flush: u64) -> String {
     hex(&hash.finalize()[..16])
 }
 
-/// An ID of logs and captures by how they begin: that of a log which has grown since stays the same.
+/// An ID of logs and captures by their first entries or packets: that of a log which has grown since stays the same, and so does that of one
+/// which was compressed.
 ///
 /// # Errors
-/// A file cannot be read.
+/// A file cannot be read, or its first entry is not whole yet.
 pub fn id_of_files(files: &[PathBuf]) -> anyhow::Result<[u8; 16]> {
     let mut hash = Sha256::new();
     for path in files {
-        let mut head = Vec::new();
-        let failed = || format!("cannot read {}", path.display());
         // What comes through a pipe can be read only once.
-        if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
-            File::open(path)
-                .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
-                .with_context(failed)?;
+        let start = if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+            start_of_file(path, files.len() == 1)
+                .with_context(|| format!("cannot digest {}", path.display()))?
         } else {
-            head = toll_sys::private_dir::random_bytes()?.to_vec();
-        }
-        hash.update((head.len() as u64).to_be_bytes());
-        hash.update(&head);
+            toll_sys::private_dir::random_bytes()?.to_vec()
+        };
+        hash.update((start.len() as u64).to_be_bytes());
+        hash.update(&start);
     }
     let mut id = [0; 16];
     id.copy_from_slice(&hash.finalize()[..16]);
     Ok(id)
+}
+
+/// What stays as it is while the file grows, and no other file begins with.
+fn start_of_file(path: &Path, is_alone: bool) -> anyhow::Result<Vec<u8>> {
+    let DecompressedInput { reader, .. } = DecompressedInput::open(path, &Progress::hidden())?;
+    let mut head = Vec::new();
+    // Where it is damaged behind its first entry, whoever reads all of it says so.
+    let _until_there = reader.take(HEAD_BYTES).read_to_end(&mut head);
+    match find_first_event(&head) {
+        FirstEvent::EndsAt(end) => head.truncate(end),
+        FirstEvent::Unknown => {}
+        // It becomes no row. Among other files it would change the ID of theirs once it has an entry.
+        FirstEvent::Absent if is_alone => {}
+        FirstEvent::Absent | FirstEvent::Partial if head.len() as u64 >= HEAD_BYTES => {}
+        FirstEvent::Absent | FirstEvent::Partial => {
+            bail!("its first entry is not there whole yet: leave it out until it is")
+        }
+    }
+    Ok(head)
 }
 
 pub fn hex(bytes: &[u8]) -> String {

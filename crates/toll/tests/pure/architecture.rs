@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("digest", &["input", "stats", "sys", "wire"]),
     ("explain", &["digest", "mysql", "wire"]),
     ("net", &["input", "stats", "sys", "taps", "wire"]),
-    ("tables", &["digest", "sys", "wire"]),
+    ("tables", &["digest", "input", "sys", "wire"]),
     ("agent", &["digest", "sys", "tables", "taps", "wire"]),
     ("counters", &["digest", "mysql", "tables", "wire"]),
     ("probe", &["journal", "mysql", "stats", "sys"]),

@@ -252,16 +252,41 @@ fn a_day_is_removed_once_all_of_it_is_past_the_age() {
 }
 
 #[test]
-fn a_log_that_has_grown_has_the_same_id() {
+fn a_log_that_has_grown_has_the_same_id_from_its_first_entry_on() {
     let dir = tempfile::tempdir().unwrap();
-    let log = |name: &str, text: String| {
+    let id = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        id_of_files(&[path]).unwrap()
+        std::fs::write(&path, bytes).unwrap();
+        id_of_files(&[path])
     };
-    let begun = "# Time: 2025-11-26\n".repeat(5_000);
-    assert_eq!(log("a", begun.clone()), log("b", begun.clone() + "more"));
-    assert_ne!(log("a", begun.clone()), log("b", "another".to_owned() + &begun));
+    let banner = "/usr/sbin/mysqld, Version: 8.0.36 (MySQL Community Server - GPL). started with:\n\
+        Tcp port: 3306  Unix socket: /run/mysqld/mysqld.sock\nTime                 Id Command    Argument\n";
+    let entry = |minute: u32| {
+        format!(
+            "# Time: 2025-11-26T14:{minute:02}:00.000000Z\n# User@Host: app[app] @ db1 []  Id:     8\n\
+             # Query_time: 0.000123  Lock_time: 0.000010 Rows_sent: 1  Rows_examined: 1\n\
+             SET timestamp={};\nSELECT 1;\n",
+            1_764_165_600 + minute * 60
+        )
+    };
+    let log = |minutes: std::ops::Range<u32>| format!("{banner}{}", minutes.map(entry).collect::<String>());
+    let first = id("short", log(0..1).as_bytes()).unwrap();
+    for entries in [2, 7, 50, 59] {
+        assert_eq!(id("grown", log(0..entries).as_bytes()).unwrap(), first, "{entries} entries");
+    }
+    let long = log(0..59) + &entry(59).repeat(500);
+    assert_eq!(id("long", long.as_bytes()).unwrap(), first);
+    assert_eq!(id("long.zst", &zstd::encode_all(long.as_bytes(), 1).unwrap()).unwrap(), first);
+    assert_ne!(id("rotated", log(1..3).as_bytes()).unwrap(), first, "the server's lines are the same");
+    id("opened", banner.as_bytes()).unwrap();
+    let begun = log(0..1).replace("SET timestamp", "");
+    let error = format!("{:#}", id("begun", &begun.as_bytes()[..begun.len() - 40]).unwrap_err());
+    assert!(error.contains("its first entry is not there whole yet"), "{error}");
+    let both = id_of_files(&["short", "opened"].map(|name| dir.path().join(name)));
+    assert!(
+        format!("{:#}", both.unwrap_err()).contains("opened"),
+        "the ID would change with its first entry"
+    );
     assert!(id_of_files(&[dir.path().join("absent")]).is_ok(), "who opens it says so");
 }
 
