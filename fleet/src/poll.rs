@@ -148,7 +148,15 @@ fn poll_counters(
         Some(writer) => writer,
         None => writer.insert(open_writer(plan, reader.host())?),
     };
-    writer.add_rows(reader.read(now_us)?)
+    let Some(rows) = reader.read(now_us)? else {
+        print_status(&format!(
+            "{}: another server answers there, as after a failover: its queries count from now on, and those of the one before up \
+             to its last reading",
+            reader.host()
+        ));
+        return Ok(());
+    };
+    writer.add_rows(rows)
 }
 
 fn open_writer(plan: &Plan, host: &str) -> anyhow::Result<TableWriter> {

@@ -28,6 +28,8 @@ const NO_SUCH_TABLE: u16 = 1146;
 const DENIED: [u16; 2] = [1142, 1044];
 /// A list of 450 buckets and their counts is longer than the default of 1,024 bytes.
 const LONG_LISTS: &str = "SET SESSION group_concat_max_len = 65536";
+/// FIRST_SEEN is shown in the session's zone, by which no restart is to be told.
+const UTC: &str = "SET SESSION time_zone = '+00:00'";
 /// A look-up of one class takes as long as a scan of so many (MySQL 9.7: 0.7 ms, and 0.04 ms for each).
 const CLASSES_OF_A_LOOK_UP: usize = 16;
 const PS_PER_NS: u64 = 1_000;
@@ -38,6 +40,13 @@ pub struct CounterReader {
     host: String,
     cluster: String,
     connection: Option<Connection>,
+    baseline: Baseline,
+}
+
+/// A server's counters as they were read last.
+struct Baseline {
+    /// Of the server. A name may lead to another one after a failover.
+    identity: String,
     bounds: Vec<Bounds>,
     classes: BTreeMap<Key, ClassState>,
     /// Unix time, microseconds.
@@ -67,18 +76,10 @@ impl CounterReader {
     /// # Errors
     /// The server is not reached, does not count, or does not show it to this user.
     pub fn open(target: Target, cluster: String, now_us: i64) -> anyhow::Result<Self> {
-        let mut connection = log_in(&target)?;
-        check_counts(&mut connection)?;
-        let bounds = read_bounds(&mut connection)?;
-        let sums = read_sums(&mut connection)?;
-        let mut all = read_counts(&mut connection, None)?;
-        let classes = sums.into_iter().map(|(key, sums)| {
-            let counts = all.remove(&key).unwrap_or_default();
-            (key, ClassState { sums, counts, statement: None })
-        });
-        let classes = classes.collect();
+        let (mut connection, identity) = log_in(&target)?;
+        let baseline = Baseline::read(&mut connection, identity, now_us)?;
         let host = name_of(&target);
-        Ok(Self { target, host, cluster, connection: Some(connection), bounds, classes, read_us: now_us })
+        Ok(Self { target, host, cluster, connection: Some(connection), baseline })
     }
 
     /// Its name in the rows: as it is addressed, with its port where that is not 3306.
@@ -86,11 +87,12 @@ impl CounterReader {
         &self.host
     }
 
-    /// Rows of the queries since the last reading that succeeded.
+    /// Rows of the queries since the last reading that succeeded. `None`: another server answers at the address, whose counters
+    /// are the baseline from now on.
     ///
     /// # Errors
     /// The server cannot be reached, or it answers with an error. The next reading covers this one's time.
-    pub fn read(&mut self, now_us: i64) -> anyhow::Result<RowSet> {
+    pub fn read(&mut self, now_us: i64) -> anyhow::Result<Option<RowSet>> {
         let read = self.try_read(now_us);
         if read.is_err() {
             self.connection = None;
@@ -98,13 +100,20 @@ impl CounterReader {
         read
     }
 
-    fn try_read(&mut self, now_us: i64) -> anyhow::Result<RowSet> {
+    fn try_read(&mut self, now_us: i64) -> anyhow::Result<Option<RowSet>> {
         if self.connection.is_none() {
-            self.connection = Some(log_in(&self.target)?);
+            let (mut connection, identity) = log_in(&self.target)?;
+            if identity != self.baseline.identity {
+                self.baseline = Baseline::read(&mut connection, identity, now_us)?;
+                self.connection = Some(connection);
+                return Ok(None);
+            }
+            self.connection = Some(connection);
         }
-        let Self { connection: Some(connection), classes, bounds, .. } = self else {
+        let Self { connection: Some(connection), baseline, .. } = self else {
             bail!("no connection: a fault of toll's");
         };
+        let Baseline { classes, bounds, .. } = baseline;
         let all_sums = read_sums(connection)?;
         let has_changed =
             |(key, sums): &&(Key, Sums)| classes.get(key).is_none_or(|class| class.sums != *sums);
@@ -146,10 +155,9 @@ impl CounterReader {
             }
             next.insert(key, ClassState { sums, counts, statement });
         }
-        let begin_us = self.read_us;
-        self.classes = next;
-        self.read_us = now_us;
-        Ok(self.rows(deltas, begin_us, now_us))
+        baseline.classes = next;
+        let begin_us = std::mem::replace(&mut baseline.read_us, now_us);
+        Ok(Some(self.rows(deltas, begin_us, now_us)))
     }
 
     fn rows(&self, deltas: Vec<ClassDelta>, begin_us: i64, end_us: i64) -> RowSet {
@@ -189,12 +197,29 @@ impl CounterReader {
     }
 }
 
-fn log_in(target: &Target) -> anyhow::Result<Connection> {
+impl Baseline {
+    fn read(connection: &mut Connection, identity: String, now_us: i64) -> anyhow::Result<Self> {
+        check_counts(connection)?;
+        let bounds = read_bounds(connection)?;
+        let sums = read_sums(connection)?;
+        let mut all = read_counts(connection, None)?;
+        let classes = sums.into_iter().map(|(key, sums)| {
+            let counts = all.remove(&key).unwrap_or_default();
+            (key, ClassState { sums, counts, statement: None })
+        });
+        Ok(Self { identity, bounds, classes: classes.collect(), read_us: now_us })
+    }
+}
+
+/// The connection, and the identity of the server that answers.
+fn log_in(target: &Target) -> anyhow::Result<(Connection, String)> {
     let mut connection =
         Connection::connect(target).with_context(|| format!("cannot log in as {}", target.user))?;
     connection.set_read_timeout(Some(TIMEOUT))?;
     connection.exec_drop(LONG_LISTS)?;
-    Ok(connection)
+    connection.exec_drop(UTC)?;
+    let identity = connection.identity()?;
+    Ok((connection, identity))
 }
 
 /// Queries of one of the server's classes between two readings.

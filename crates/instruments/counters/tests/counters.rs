@@ -21,7 +21,7 @@ mod system_mysql {
     use super::{ON, refused};
     use std::time::Duration;
     use toll_counters::{CounterReader, SOURCE};
-    use toll_mysql::Connection;
+    use toll_mysql::{Address, Connection, Target};
     use toll_tables::{DigestRow, RowSet};
     use toll_testkit::server::{TestServer, target_as_user};
 
@@ -37,6 +37,11 @@ mod system_mysql {
             let _fails = session.query(&sql);
         }
         session.ping().expect("a server");
+    }
+
+    /// Rows of the same server.
+    fn read(reader: &mut CounterReader, now_us: i64) -> RowSet {
+        reader.read(now_us).expect("counters").expect("the same server")
     }
 
     fn row<'a>(rows: &'a RowSet, fingerprint: &str) -> Option<&'a DigestRow> {
@@ -68,7 +73,7 @@ mod system_mysql {
             format!("INSERT INTO t (id, name) VALUES {}", rows.join(", "))
         };
         run(&mut session, [insert(0..1), insert(1..9), insert(9..10), insert(0..1)]);
-        let rows = reader.read(61_000_000).unwrap();
+        let rows = read(&mut reader, 61_000_000);
         let select = row(&rows, SELECT).unwrap_or_else(|| panic!("{:?}", rows.texts));
         assert_eq!(
             (select.n, select.errors, select.rows_sent, select.rows_examined),
@@ -87,11 +92,11 @@ mod system_mysql {
         assert_eq!(rows.coverage[0].commands, rows.digests.iter().map(|row| row.n).sum::<i64>());
         assert!(!format!("{rows:?}").contains("toll_counters"), "what the reader asks is nobody's query");
 
-        assert!(row(&reader.read(62_000_000).unwrap(), SELECT).is_none(), "nothing came");
+        assert!(row(&read(&mut reader, 62_000_000), SELECT).is_none(), "nothing came");
 
         run(&mut session, ["TRUNCATE TABLE performance_schema.events_statements_summary_by_digest".into()]);
         run(&mut session, selects(60));
-        let rows = reader.read(63_000_000).unwrap();
+        let rows = read(&mut reader, 63_000_000);
         assert_eq!(
             row(&rows, SELECT).map(|row| (row.n, row.ts_us)),
             Some((60, 62_000_000)),
@@ -103,12 +108,61 @@ mod system_mysql {
         let mut session = server.connect_as_root();
         run(&mut session, ["USE shop".into()]);
         run(&mut session, selects(70));
-        let rows = reader.read(65_000_000).unwrap();
+        let rows = read(&mut reader, 65_000_000);
         assert_eq!(
             row(&rows, SELECT).map(|row| (row.n, row.ts_us)),
             Some((70, 63_000_000)),
             "since the last reading"
         );
+    }
+
+    #[test]
+    fn another_server_behind_the_same_name_is_a_new_baseline() {
+        let (Some(mut first), Some(mut other)) = (TestServer::mysql(&ON), TestServer::mysql(&ON)) else {
+            return;
+        };
+        // Both have the data of one template, and its uuid with it.
+        std::fs::remove_file(other.datadir().join("auto.cnf")).unwrap();
+        other.restart(Duration::ZERO);
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("name");
+        let lead_to = |server: &TestServer| {
+            let _absent = std::fs::remove_file(&name);
+            std::os::unix::fs::symlink(server.socket(), &name).unwrap();
+        };
+        lead_to(&first);
+        let target = Target { address: Address::Unix(name.clone()), ..first.unix_target() };
+        let mut reader = CounterReader::open(target, "shop".into(), 1_000).unwrap();
+        let mut session = other.connect_as_root();
+        run(&mut session, (0..40).map(|_| "SELECT 1 AS early".to_owned()));
+        first.stop();
+        reader.read(2_000).expect_err("its connection is gone");
+        lead_to(&other);
+        assert_eq!(reader.read(3_000).unwrap(), None, "its queries of all time are of no stretch");
+        run(&mut session, (0..7).map(|_| "SELECT 1 AS later".to_owned()));
+        let rows = read(&mut reader, 4_000);
+        assert_eq!(row(&rows, "select ? as later").map(|row| (row.n, row.ts_us)), Some((7, 3_000)));
+        assert!(row(&rows, "select ? as early").is_none(), "{rows:?}");
+    }
+
+    #[test]
+    fn another_time_zone_of_the_server_makes_no_query_new() {
+        let Some(server) = TestServer::mysql(&ON) else { return };
+        let mut session = server.connect_as_root();
+        run(&mut session, (0..40).map(|_| "SELECT 1 AS early".to_owned()));
+        let mut reader = open(&server);
+        run(&mut session, ["SET GLOBAL time_zone = '+05:00'".to_owned()]);
+        let sessions = session
+            .query(
+                "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'",
+            )
+            .unwrap();
+        for id in sessions.rows.iter().filter_map(|row| row.first()?.as_deref()) {
+            run(&mut session, [format!("KILL {id}")]);
+        }
+        reader.read(2_000).expect_err("its connection is gone");
+        let rows = read(&mut reader, 3_000);
+        assert!(row(&rows, "select ? as early").is_none(), "{rows:?}");
     }
 
     #[test]
@@ -118,7 +172,7 @@ mod system_mysql {
         run(&mut session, (0..3).map(|n| format!("SELECT 1 AS {}", ["a", "b", "c"][n])));
         let mut reader = open(&server);
         run(&mut session, (0..40).map(|_| "SELECT 1 AS room".to_owned()));
-        let rows = reader.read(2_000).expect("counters");
+        let rows = read(&mut reader, 2_000);
         let other =
             rows.digests.iter().find(|row| row.class == [0; 16]).unwrap_or_else(|| panic!("{rows:?}"));
         assert!(other.n >= 40 && other.time_ns > 0, "{other:?}");
