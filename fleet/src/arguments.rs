@@ -85,6 +85,9 @@ pub enum Command {
         /// Only hours or days that ended so long ago: files may arrive late
         #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "2h")]
         older_than: Duration,
+        /// Remove what is replaced only after so long: questions that began before still read it
+        #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "1m")]
+        keep_replaced: Duration,
     },
     /// Alert about classes that are slower or new, and about hosts that are silent
     ///

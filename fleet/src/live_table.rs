@@ -7,17 +7,25 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl, PartitionedFile,
+};
+use datafusion::datasource::physical_plan::{FileGroup, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::{MemTable, TableProvider, TableType};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::ExecutionPlan;
+use std::collections::HashSet;
 use std::iter::successors;
 use std::sync::Arc;
 use toll_tables::{
     Store, Table, empty_file, folded_path, live_files, read_manifests, shard_of, shard_of_path, span_of_path,
     table_of_path,
 };
+
+/// Readings of the manifests, where a file that they name is gone: a compaction has replaced it meanwhile.
+const ATTEMPTS: u32 = 3;
 
 /// A table of a directory.
 #[derive(Debug)]
@@ -45,8 +53,8 @@ impl LiveTable {
     ///
     /// # Errors
     /// A manifest cannot be read.
-    async fn files(&self, chosen: Chosen) -> anyhow::Result<Vec<ListingTableUrl>> {
-        let (store, table) = (Arc::clone(&self.store), self.table);
+    async fn files(&self, chosen: &Chosen) -> anyhow::Result<Vec<ListingTableUrl>> {
+        let (store, table, chosen) = (Arc::clone(&self.store), self.table, chosen.clone());
         // A server that is slow is waited for, but not by threads that compute.
         let found = tokio::task::spawn_blocking(move || {
             let manifests = read_manifests(&*store, chosen.range.days())?;
@@ -95,23 +103,45 @@ impl TableProvider for LiveTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let chosen = Chosen { range: time_range(filters, self.time_column()), shards: shards(filters) };
-        // All of its causes on one line, as of the program's other errors.
-        let files =
-            self.files(chosen).await.map_err(|error| DataFusionError::Execution(format!("{error:#}")))?;
-        if files.is_empty() {
-            let none = MemTable::try_new(self.schema(), vec![Vec::new()])?;
-            return none.scan(state, projection, filters, limit).await;
+        let mut missing = None;
+        for _ in 0..ATTEMPTS {
+            // All of its causes on one line, as of the program's other errors.
+            let failed = |error: anyhow::Error| DataFusionError::Execution(format!("{error:#}"));
+            let files = self.files(&chosen).await.map_err(failed)?;
+            if files.is_empty() {
+                let none = MemTable::try_new(self.schema(), vec![Vec::new()])?;
+                return none.scan(state, projection, filters, limit).await;
+            }
+            let format = ParquetFormat::default().with_options(state.default_table_options().parquet);
+            let config = ListingTableConfig::new_with_multi_paths(files.clone())
+                .with_listing_options(ListingOptions::new(Arc::new(format)))
+                .with_schema(self.schema());
+            // Without the limit, by which it would leave out files that are there.
+            let plan = ListingTable::try_new(config)?.scan(state, projection, filters, None).await?;
+            // It leaves out files that are not there without a word.
+            let found = files_of(&*plan);
+            missing = files.into_iter().find(|file| !found.contains(file.prefix()));
+            if missing.is_none() {
+                return Ok(plan);
+            }
         }
-        let format = ParquetFormat::default().with_options(state.default_table_options().parquet);
-        let options = ListingOptions::new(Arc::new(format));
-        let config = ListingTableConfig::new_with_multi_paths(files)
-            .with_listing_options(options)
-            .with_schema(self.schema());
-        ListingTable::try_new(config)?.scan(state, projection, filters, limit).await
+        let missing = missing.map_or_else(String::new, |file| file.to_string());
+        Err(DataFusionError::Execution(format!(
+            "{missing} is not there, and its manifest is: if tables are being copied, ask again afterwards; else copy the file again"
+        )))
     }
 }
 
+/// Files that a plan reads.
+fn files_of(plan: &dyn ExecutionPlan) -> HashSet<&object_store::path::Path> {
+    let scan = plan.downcast_ref::<DataSourceExec>();
+    let scanned = scan.and_then(|scan| scan.downcast_to_file_source::<ParquetSource>());
+    let groups = scanned.into_iter().flat_map(|(config, _)| &config.file_groups);
+    groups.flat_map(FileGroup::iter).map(PartitionedFile::path).collect()
+}
+
 /// Files that conditions leave.
+#[derive(Debug, Clone)]
 struct Chosen {
     range: TimeRange,
     /// `None`: all.
@@ -198,7 +228,14 @@ fn time_range(filters: &[Expr], column: &str) -> TimeRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::rows;
     use datafusion::logical_expr::{col, lit};
+    use datafusion::prelude::SessionContext;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+    use toll_digest::classes::{Digest, Settings};
+    use toll_tables::{Grain, Listed, Location, Lock, Source, Stretch, TableWriter, compact};
+    use toll_wire::event::{Event, Sink};
 
     fn moment(us: i64) -> Expr {
         lit(ScalarValue::TimestampMicrosecond(Some(us), Some("UTC".into())))
@@ -244,5 +281,102 @@ mod tests {
         let path = |shard: u8| format!("digests/v=1/day=2025-11-26/hour=all/shard={shard:02}/a.parquet");
         let files: Vec<u8> = (0..16).filter(|shard| chosen.has_file(&path(*shard))).collect();
         assert_eq!(files, [shard_of("a")]);
+    }
+
+    /// Tables whose files a compaction replaces and removes behind the first manifests that a question reads.
+    #[derive(Debug)]
+    struct Overlapped {
+        tables: Arc<dyn Store>,
+        is_over: AtomicBool,
+    }
+
+    impl Store for Overlapped {
+        fn location(&self) -> Location {
+            self.tables.location()
+        }
+
+        fn put(&self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
+            self.tables.put(path, bytes)
+        }
+
+        fn get(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+            self.tables.get(path)
+        }
+
+        fn get_all(&self, paths: &[String]) -> anyhow::Result<Vec<Option<Vec<u8>>>> {
+            let found = self.tables.get_all(paths);
+            if !self.is_over.swap(true, Ordering::Relaxed) {
+                let stop = AtomicBool::new(false);
+                compact(&self.tables, Grain::Hour, i64::MAX, Duration::ZERO, &stop, |_, _| {})?;
+            }
+            found
+        }
+
+        fn list(&self, dir: &str) -> anyhow::Result<Listed> {
+            self.tables.list(dir)
+        }
+
+        fn list_all(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+            self.tables.list_all(dir)
+        }
+
+        fn remove(&self, path: &str) -> anyhow::Result<()> {
+            self.tables.remove(path)
+        }
+
+        fn check_writable(&self) -> anyhow::Result<()> {
+            self.tables.check_writable()
+        }
+
+        fn lock(self: Arc<Self>) -> anyhow::Result<Box<dyn Lock>> {
+            Arc::clone(&self.tables).lock()
+        }
+    }
+
+    /// A query of each of two hosts, in a file each.
+    fn write_tables(root: &std::path::Path) -> Arc<dyn Store> {
+        let tables = Location::Directory(root.into()).open().unwrap();
+        for host in ["db1", "db2"] {
+            let source = Source { host: host.into(), cluster: "shop".into(), source: "packets", id: [1; 16] };
+            let mut writer = TableWriter::open(Arc::clone(&tables), source, Duration::from_mins(10)).unwrap();
+            let mut digest = Digest::new(Settings::default());
+            digest.on_event(&Event { text: b"select 1", query_ns: Some(7), ..Event::default() });
+            digest.settle();
+            let begin_us = 1_764_165_600_000_000;
+            let stretch =
+                Stretch { begin_us, width_us: 60_000_000, digest: &digest, lost: 0, sampled_share: 1.0 };
+            writer.add(&stretch).unwrap();
+            writer.flush().unwrap();
+        }
+        tables
+    }
+
+    async fn count(store: Arc<dyn Store>) -> anyhow::Result<i64> {
+        let session = SessionContext::new();
+        let table = LiveTable::new(store, Table::Digests)?;
+        session.register_table("digests", Arc::new(table))?;
+        let found = rows(&session, "SELECT CAST(sum(n) AS BIGINT) AS n FROM digests").await?;
+        Ok(crate::columns::int(&found[0], "n", 0))
+    }
+
+    #[tokio::test]
+    async fn a_question_that_a_compaction_overtakes_has_every_row() {
+        let root = tempfile::tempdir().unwrap();
+        let tables = write_tables(root.path());
+        let overlapped = Overlapped { tables, is_over: AtomicBool::new(false) };
+        assert_eq!(count(Arc::new(overlapped)).await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_there_is_an_error_and_no_fewer_rows() {
+        let root = tempfile::tempdir().unwrap();
+        let tables = write_tables(root.path());
+        assert_eq!(count(Arc::clone(&tables)).await.unwrap(), 2);
+        let manifests = read_manifests(&*tables, toll_tables::ALL_DAYS).unwrap();
+        let live = live_files(manifests.values());
+        let gone = live.keys().find(|path| path.starts_with("digests/")).unwrap();
+        tables.remove(gone).unwrap();
+        let error = format!("{:#}", count(tables).await.unwrap_err());
+        assert!(error.contains("is not there") && error.contains("copy the file again"), "{error}");
     }
 }

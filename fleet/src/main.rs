@@ -67,7 +67,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Coverage { source } => (Question::Sql(queries::COVERAGE.to_owned()), source),
         Command::Hosts { source } => (Question::Sql(queries::HOSTS.to_owned()), source),
         Command::Sql { statement, source } => (Question::Sql(statement), source),
-        Command::Compact { tables, grain, older_than } => return compact(&tables, grain, older_than),
+        Command::Compact { tables, grain, older_than, keep_replaced } => {
+            return compact(&tables, grain, older_than, keep_replaced);
+        }
         Command::Watch {
             tables,
             every,
@@ -170,7 +172,12 @@ fn poll(plan: &poll::Plan, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     Ok(if was_stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-fn compact(root: &Location, grain: GrainArgument, older_than: Duration) -> anyhow::Result<ExitCode> {
+fn compact(
+    root: &Location,
+    grain: GrainArgument,
+    older_than: Duration,
+    keep_replaced: Duration,
+) -> anyhow::Result<ExitCode> {
     let grain = match grain {
         GrainArgument::TenMinutes => Grain::TenMinutes,
         GrainArgument::Hour => Grain::Hour,
@@ -178,7 +185,7 @@ fn compact(root: &Location, grain: GrainArgument, older_than: Duration) -> anyho
     };
     let until_us = now_us()?.saturating_sub(to_us(older_than));
     let stop = stop_at_signals()?;
-    let done = toll_tables::compact(&root.open()?, grain, until_us, &stop, |done, all| {
+    let done = toll_tables::compact(&root.open()?, grain, until_us, keep_replaced, &stop, |done, all| {
         show_progress(done, all, "stretches");
     })?;
     end_progress()?;

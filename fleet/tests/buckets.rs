@@ -115,7 +115,17 @@ fn a_bucket_answers_as_a_directory_does_and_compacts_and_prunes_alike() {
     let top = rows(&["top"], &directory);
     assert_eq!(gateway.rows(&["top"]), top);
     assert_eq!(gateway.rows(&["coverage"]), rows(&["coverage"], &directory));
-    let compacted = gateway.fleet(&["compact", "--tables", TABLES, "--grain", "day", "--older-than", "1s"]);
+    let compacted = gateway.fleet(&[
+        "compact",
+        "--tables",
+        TABLES,
+        "--grain",
+        "day",
+        "--older-than",
+        "1s",
+        "--keep-replaced",
+        "0s",
+    ]);
     let said = String::from_utf8_lossy(&compacted.stdout).into_owned();
     assert!(compacted.status.success() && !said.starts_with("0 files"), "{compacted:?}");
     assert_eq!(gateway.rows(&["top"]), top);
@@ -145,7 +155,8 @@ fn compactions_that_are_killed_in_a_bucket_leave_each_row_once_and_a_lock_that_i
     let args = simulate(like.path(), TABLES);
     assert!(gateway.fleet(&args.iter().map(String::as_str).collect::<Vec<_>>()).status.success());
     let top = gateway.rows(&["top"]);
-    let compact = ["compact", "--tables", TABLES, "--grain", "day", "--older-than", "1s"];
+    let compact =
+        ["compact", "--tables", TABLES, "--grain", "day", "--older-than", "1s", "--keep-replaced", "0s"];
     let lock = gateway.folder.path().join("bucket/shop/tables/compacting");
     let (mut draws, mut locked) = (Draws(5), 0);
     for kill in 0.. {

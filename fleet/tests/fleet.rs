@@ -247,7 +247,7 @@ fn sums(root: &Path) -> Vec<Value> {
 }
 
 fn compact(root: &Path, grain: &str) -> String {
-    let output = fleet(&["compact", "--grain", grain], root);
+    let output = fleet(&["compact", "--grain", grain, "--keep-replaced", "0s"], root);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -361,7 +361,8 @@ fn compaction_killed_at_any_moment_loses_nothing_and_counts_nothing_twice() {
     for _ in 0..400 {
         copy_files(origin.path(), root.path());
         let mut command = Command::new(env!("CARGO_BIN_EXE_toll-fleet"));
-        let mut child = command.args(["compact", "--tables"]).arg(root.path()).spawn().unwrap();
+        let mut child =
+            command.args(["compact", "--keep-replaced", "0s", "--tables"]).arg(root.path()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros((draws.next() * 200_000.0) as u64));
         child.kill().unwrap();
         killed += u32::from(child.wait().unwrap().code().is_none());

@@ -88,7 +88,7 @@ fn a_condition_chooses_hosts_in_every_question() {
     };
     for compacted in [false, true] {
         if compacted {
-            fleet(&["compact", "--grain", "day"], root.path());
+            fleet(&["compact", "--grain", "day", "--keep-replaced", "0s"], root.path());
         }
         for (condition, hosts) in [
             ("role = 'primary'", &[0, 1][..]),

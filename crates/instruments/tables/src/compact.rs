@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! Every row counts once at every moment, whenever the process is killed: a manifest that is written last replaces the files
-//! that the new ones are made of, and only then are those removed. Two compactions of one directory exclude each other.
+//! that the new ones are made of, and only then are those removed. That is some time later: questions that began before go on to
+//! read them. Two compactions of one directory exclude each other.
 
 use super::column::{Column, table_bytes};
 use super::column_reader::TableReader;
@@ -17,9 +18,10 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Length of the stretches that rows are merged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,8 @@ impl Grain {
     }
 }
 
+/// How often it is looked whether what was replaced is old enough, or the process is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Rows of a file that are decoded at once.
 const READ_ROWS: usize = 8_192;
 
@@ -71,7 +75,8 @@ pub struct Compacted {
     pub bytes_after: u64,
 }
 
-/// Merges all stretches that end at or before `until_us`. `progress` gets the stretches done, and all there are.
+/// Merges all stretches that end at or before `until_us`. What it replaces it removes once that is so old as `keep_replaced`.
+/// `progress` gets the stretches done, and all there are.
 ///
 /// # Errors
 /// A file is not as its manifest says, or cannot be written: what is done until then is whole.
@@ -79,16 +84,18 @@ pub fn compact(
     store: &Arc<dyn Store>,
     grain: Grain,
     until_us: i64,
+    keep_replaced: Duration,
     stop: &AtomicBool,
     mut progress: impl FnMut(u64, u64),
 ) -> anyhow::Result<Compacted> {
     let mut lock = Arc::clone(store).lock()?;
     let store = &**store;
-    // A compaction may have been killed before it had removed what it had replaced.
-    remove_replaced(store)?;
+    let mut replaced = Replaced { keep: keep_replaced, waiting: VecDeque::new() };
     let mut done = Compacted::default();
     let passes = grain.passes();
     let mut manifests = read_manifests(store, ALL_DAYS)?;
+    // A compaction may have been killed before it had removed what it had replaced.
+    replaced.add(replaced_files(store, &manifests)?);
     let all = passes.iter().map(|pass| due(&manifests, pass, until_us).len() as u64).sum();
     for pass in &passes {
         // What the pass before has made.
@@ -114,11 +121,43 @@ pub fn compact(
             done.add(groups.values().flatten(), &manifest.files);
             let name = hash(manifest.replaces.iter());
             manifest.write(store, span.day(), &name)?;
-            manifest.replaces.iter().try_for_each(|path| store.remove(path))?;
+            replaced.add(manifest.replaces);
+            replaced.remove_old(store)?;
         }
     }
-    remove_replaced(store)?;
+    while !replaced.waiting.is_empty() {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(done);
+        }
+        lock.renew()?;
+        std::thread::sleep(POLL_INTERVAL.min(keep_replaced));
+        replaced.remove_old(store)?;
+    }
+    remove_dead(store)?;
     Ok(done)
+}
+
+/// Files that count no more, in the order in which they were replaced.
+struct Replaced {
+    keep: Duration,
+    waiting: VecDeque<(Instant, Vec<String>)>,
+}
+
+impl Replaced {
+    fn add(&mut self, paths: Vec<String>) {
+        if !paths.is_empty() {
+            self.waiting.push_back((Instant::now(), paths));
+        }
+    }
+
+    fn remove_old(&mut self, store: &dyn Store) -> anyhow::Result<()> {
+        while self.waiting.front().is_some_and(|(since, _)| since.elapsed() >= self.keep)
+            && let Some((_, paths)) = self.waiting.pop_front()
+        {
+            paths.iter().try_for_each(|path| store.remove(path))?;
+        }
+        Ok(())
+    }
 }
 
 impl Compacted {
@@ -286,15 +325,21 @@ fn hash<'a>(paths: impl Iterator<Item = &'a String>) -> String {
     place::hex(&hash.finalize()[..16])
 }
 
-/// Removes files that count no more, and manifests of which no file counts. What a compaction replaces stays named in its
-/// manifest, so that a file which arrives again is not counted.
-fn remove_replaced(store: &dyn Store) -> anyhow::Result<()> {
-    let manifests = read_manifests(store, ALL_DAYS)?;
+/// Files that count no more and are there. They stay named in the manifest of what replaced them, so that a file which arrives
+/// again is not counted.
+fn replaced_files(store: &dyn Store, manifests: &BTreeMap<String, Manifest>) -> anyhow::Result<Vec<String>> {
     let replaced: HashSet<&String> = manifests.values().flat_map(|manifest| &manifest.replaces).collect();
+    let mut found = Vec::new();
     for table in Table::ALL {
         let files = store.list_all(&place::table_directory(table.name()))?;
-        files.iter().filter(|path| replaced.contains(path)).try_for_each(|path| store.remove(path))?;
+        found.extend(files.into_iter().filter(|path| replaced.contains(path)));
     }
+    Ok(found)
+}
+
+/// Removes manifests of which no file counts.
+fn remove_dead(store: &dyn Store) -> anyhow::Result<()> {
+    let manifests = read_manifests(store, ALL_DAYS)?;
     let live = live_files(manifests.values());
     let counts =
         |manifest: &Manifest| manifest.files.iter().any(|file| live.contains_key(file.path.as_str()));

@@ -5,7 +5,7 @@ use super::store::Store;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 use std::path::{Component, Path};
 
@@ -44,9 +44,12 @@ impl Manifest {
     }
 }
 
+/// Lists of manifests that are read at most, where a compaction removes some that a list names.
+const LISTINGS_MAX: u32 = 10;
+
 pub const ALL_DAYS: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 
-/// Manifests of these days (since 1970), by their paths.
+/// Manifests of these days (since 1970), by their paths, as they were all there at one moment.
 ///
 /// # Errors
 /// One cannot be read, or names a file that is not below the root.
@@ -54,7 +57,31 @@ pub fn read_manifests(
     store: &dyn Store,
     days: RangeInclusive<i64>,
 ) -> anyhow::Result<BTreeMap<String, Manifest>> {
-    let mut paths = Vec::new();
+    let mut found = BTreeMap::new();
+    for _ in 0..LISTINGS_MAX {
+        let listed = list_manifests(store, &days)?;
+        found.retain(|path, _| listed.contains(path));
+        let new: Vec<String> = listed.into_iter().filter(|path| !found.contains_key(path)).collect();
+        let mut has_all = true;
+        for (path, text) in new.iter().zip(store.get_all(&new)?) {
+            // A compaction has removed it meanwhile: what replaces it may be newer than the list.
+            let Some(text) = text else {
+                has_all = false;
+                continue;
+            };
+            let manifest = parse(&text).with_context(|| format!("{path} in {}", store.location()))?;
+            found.insert(path.clone(), manifest);
+        }
+        if has_all {
+            return Ok(found);
+        }
+    }
+    bail!("manifests in {} are removed faster than they are read: ask again", store.location())
+}
+
+/// Paths of the manifests of these days.
+fn list_manifests(store: &dyn Store, days: &RangeInclusive<i64>) -> anyhow::Result<BTreeSet<String>> {
+    let mut paths = BTreeSet::new();
     for (_, dir) in
         place::day_directories(store, "manifests")?.into_iter().filter(|(day, _)| days.contains(day))
     {
@@ -62,14 +89,7 @@ pub fn read_manifests(
         let manifests = names.iter().filter(|name| name.ends_with(".json") && !name.starts_with('.'));
         paths.extend(manifests.map(|name| format!("{dir}/{name}")));
     }
-    let mut found = BTreeMap::new();
-    for (path, text) in paths.iter().zip(store.get_all(&paths)?) {
-        // A compaction has removed it meanwhile: what replaces it is read, too.
-        let Some(text) = text else { continue };
-        let manifest = parse(&text).with_context(|| format!("{path} in {}", store.location()))?;
-        found.insert(path.clone(), manifest);
-    }
-    Ok(found)
+    Ok(paths)
 }
 
 /// True if there are no manifests of any day; none is read.

@@ -2,9 +2,14 @@
 
 use super::{BEGIN_US, MINUTE_US, TEN_MINUTES, add, all_files, event, int, ints, rows, source, store};
 use parquet::record::Row;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-use toll_tables::{Grain, RowSet, Source, SplittingSink, TableWriter, compact};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use toll_tables::{
+    ALL_DAYS, Grain, Listed, Location, Lock, RowSet, Source, SplittingSink, Store, TableWriter, compact,
+    live_files, read_manifests,
+};
 use toll_wire::event::Sink;
 
 #[test]
@@ -18,7 +23,8 @@ fn stretches_of_a_grain_stay_apart_and_a_row_of_a_longer_one_is_kept() {
     };
     let merge = |grain, days: i64| {
         let until_us = BEGIN_US + days * 1_440 * MINUTE_US;
-        compact(&store(root.path()), grain, until_us, &AtomicBool::new(false), |_, _| {}).unwrap()
+        compact(&store(root.path()), grain, until_us, Duration::ZERO, &AtomicBool::new(false), |_, _| {})
+            .unwrap()
     };
     // Minutes since the begin, queries, and width in minutes.
     let found = |table: &str, n: &str| {
@@ -58,7 +64,15 @@ fn rows_of_a_cluster_stand_without_hosts_too_and_follow_what_is_late() {
     };
     let merge = || {
         let until_us = BEGIN_US + 60 * MINUTE_US;
-        compact(&store(root.path()), Grain::Hour, until_us, &AtomicBool::new(false), |_, _| {}).unwrap()
+        compact(
+            &store(root.path()),
+            Grain::Hour,
+            until_us,
+            Duration::ZERO,
+            &AtomicBool::new(false),
+            |_, _| {},
+        )
+        .unwrap()
     };
     write("db1", "shop", &[(0, 100), (1, 7)]);
     write("db2", "shop", &[(0, 100), (0, 300)]);
@@ -98,8 +112,15 @@ fn what_is_read_again_is_refused_once_it_is_merged() {
     };
     read(3).unwrap();
     read(5).unwrap();
-    let merged =
-        compact(&store(root.path()), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {}).unwrap();
+    let merged = compact(
+        &store(root.path()),
+        Grain::Hour,
+        BEGIN_US + 60 * MINUTE_US,
+        Duration::ZERO,
+        &stop,
+        |_, _| {},
+    )
+    .unwrap();
     assert_eq!((merged.rows_before, merged.rows_after), (11, 3), "five rows, five of coverage, one text");
     let error = format!("{:#}", read(8).unwrap_err());
     assert!(error.contains("day=2025-11-26 are merged"), "{error}");
@@ -123,8 +144,15 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
             sink.finish().unwrap();
             if merge_between {
                 // The first day alone.
-                compact(&store(root.path()), Grain::Hour, BEGIN_US + 60 * MINUTE_US, &stop, |_, _| {})
-                    .unwrap();
+                compact(
+                    &store(root.path()),
+                    Grain::Hour,
+                    BEGIN_US + 60 * MINUTE_US,
+                    Duration::ZERO,
+                    &stop,
+                    |_, _| {},
+                )
+                .unwrap();
             }
         }
         let live = RowSet::read(&*store(root.path())).unwrap().digests;
@@ -135,4 +163,109 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
     assert_eq!(found, [("db1".into(), 1), ("db2".into(), 1), ("db2".into(), 1)]);
     let days = std::fs::read_dir(root.path().join("manifests/v=1")).unwrap().count();
     assert_eq!(days, 2, "a manifest names files of its day alone");
+}
+
+/// Tables in which a compaction begins and ends behind the first list that a reader gets.
+#[derive(Debug)]
+struct Overlapped {
+    tables: Arc<dyn Store>,
+    keep_replaced: Duration,
+    is_over: AtomicBool,
+}
+
+impl Overlapped {
+    fn of(root: &Path, keep_replaced: Duration) -> Self {
+        Self { tables: store(root), keep_replaced, is_over: AtomicBool::new(false) }
+    }
+}
+
+impl Store for Overlapped {
+    fn location(&self) -> Location {
+        self.tables.location()
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
+        self.tables.put(path, bytes)
+    }
+
+    fn get(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        self.tables.get(path)
+    }
+
+    fn list(&self, dir: &str) -> anyhow::Result<Listed> {
+        let listed = self.tables.list(dir);
+        if dir.starts_with("manifests/v=1/day=") && !self.is_over.swap(true, Ordering::Relaxed) {
+            let until_us = BEGIN_US + 60 * MINUTE_US;
+            let stop = AtomicBool::new(false);
+            compact(&self.tables, Grain::Hour, until_us, self.keep_replaced, &stop, |_, _| {})?;
+        }
+        listed
+    }
+
+    fn list_all(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+        self.tables.list_all(dir)
+    }
+
+    fn remove(&self, path: &str) -> anyhow::Result<()> {
+        self.tables.remove(path)
+    }
+
+    fn check_writable(&self) -> anyhow::Result<()> {
+        self.tables.check_writable()
+    }
+
+    fn lock(self: Arc<Self>) -> anyhow::Result<Box<dyn Lock>> {
+        Arc::clone(&self.tables).lock()
+    }
+}
+
+#[test]
+fn a_reader_that_a_compaction_overtakes_finds_every_row() {
+    let root = tempfile::tempdir().unwrap();
+    for host in ["db1", "db2"] {
+        let of = Source { host: host.into(), ..source() };
+        let mut writer = TableWriter::open(store(root.path()), of, TEN_MINUTES).unwrap();
+        add(&mut writer, 0, &[(0, 100)]).unwrap();
+        writer.flush().unwrap();
+    }
+    let overlapped = Overlapped::of(root.path(), Duration::ZERO);
+    let manifests = read_manifests(&overlapped, ALL_DAYS).unwrap();
+    assert!(overlapped.is_over.load(Ordering::Relaxed));
+    let digests = live_files(manifests.values()).into_iter().filter(|(path, _)| path.starts_with("digests/"));
+    assert_eq!(digests.map(|(_, file)| file.rows).sum::<u64>(), 2, "{manifests:?}");
+}
+
+#[test]
+fn what_is_replaced_is_there_for_a_while_and_removed_by_the_next_run_where_that_was_ended() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |id: u8| {
+        let of = Source { id: [id; 16], ..source() };
+        let mut writer = TableWriter::open(store(root.path()), of, TEN_MINUTES).unwrap();
+        add(&mut writer, 0, &[(0, 100)]).unwrap();
+        writer.flush().unwrap();
+    };
+    let digests = || all_files(&root.path().join("digests"));
+    let merge = |keep, stop: &AtomicBool| {
+        compact(&store(root.path()), Grain::Hour, BEGIN_US + 60 * MINUTE_US, keep, stop, |_, _| {}).unwrap()
+    };
+    write(1);
+    write(2);
+    let before = digests();
+    let (begun, stop) = (Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let merging = scope.spawn(|| merge(TEN_MINUTES, &stop));
+        while digests().len() < 3 && !merging.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(before.iter().all(|path| path.exists()), "a question that began before reads them");
+    assert!(begun.elapsed() < TEN_MINUTES, "a signal waits for no question");
+    assert_eq!(rows(root.path(), "digests").iter().map(|row| int(row, "n")).sum::<i64>(), 2);
+    let (begun, keep) = (Instant::now(), Duration::from_millis(300));
+    assert_eq!(merge(keep, &AtomicBool::new(false)).stretches, 0);
+    assert!(begun.elapsed() >= keep);
+    assert_eq!(digests().len(), 1, "what was replaced is removed");
+    assert_eq!(rows(root.path(), "digests").iter().map(|row| int(row, "n")).sum::<i64>(), 2);
 }

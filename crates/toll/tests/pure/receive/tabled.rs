@@ -108,6 +108,7 @@ pub fn assert_once_over_kills(lab: &crate::lab::Lab, kills: u32) {
                     &store(tables.as_ref()),
                     Grain::Hour,
                     until_us,
+                    Duration::ZERO,
                     &AtomicBool::new(false),
                     |_, _| {},
                 )
