@@ -3,11 +3,16 @@
 use anyhow::Context;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 
 /// 0, where there is no such column.
 pub fn int(batch: &RecordBatch, name: &str, row: usize) -> i64 {
     batch.column_by_name(name).map_or(0, |column| column.as_primitive::<Int64Type>().value(row))
+}
+
+/// Of a decimal column without fraction.
+pub fn wide_int(batch: &RecordBatch, name: &str, row: usize) -> i128 {
+    batch.column_by_name(name).map_or(0, |column| column.as_primitive::<Decimal128Type>().value(row))
 }
 
 /// Of the first row.

@@ -1,6 +1,7 @@
 //! Command `compare`: two selections of rows, judged as `toll digest --compare` judges two captures.
 
-use crate::columns::{histogram, id, int, optional_int, texts};
+use crate::columns::{histogram, id, int, optional_int, texts, wide_int};
+use crate::queries::SUM_OF_TIMES;
 use crate::tables::{Tables, TimeRange, rows, unix_us};
 use anyhow::{Context, bail, ensure};
 use datafusion::arrow::array::RecordBatch;
@@ -115,7 +116,7 @@ async fn digest_of(session: &SessionContext) -> anyhow::Result<Option<DigestResu
         session,
         &format!(
             "SELECT (CAST(ts AS BIGINT) - {first}) / {bin_us} AS bin, class, sum(n) AS n, sum(errors) AS errors,
-               sum(tainted) AS tainted, sum(time_ns) AS time_ns, max(max_ns) AS max_ns,
+               sum(tainted) AS tainted, {SUM_OF_TIMES} AS time_ns, max(max_ns) AS max_ns,
                min(CAST(ts AS BIGINT)) AS first, max(CAST(ts AS BIGINT) + width_us) AS last,
                toll_histogram(hist_bin, hist_n) AS histogram
              FROM fleet_digests GROUP BY bin, class ORDER BY bin, class"
@@ -184,7 +185,8 @@ fn add_row(digest: &mut Digest, batch: &RecordBatch, row: usize, texts: &ClassNa
     (class.count, class.errors, class.tainted) = (count("n"), count("errors"), count("tainted"));
     (class.first_ns, class.last_ns) = (ns("first"), ns("last"));
     let histogram = histogram(batch, row)?;
-    if let Some(times) = Measure::of_histogram(count("time_ns").into(), count("max_ns"), &histogram) {
+    let time_ns = wide_int(batch, "time_ns", row).max(0).cast_unsigned();
+    if let Some(times) = Measure::of_histogram(time_ns, count("max_ns"), &histogram) {
         class.set_measure(Attribute::QueryTime, times);
     }
     let totals = &mut digest.totals;

@@ -32,10 +32,10 @@ pub async fn answer(
         Question::Top(limit) => {
             let ranked = rows(&ranked(*limit)).await?;
             let ids: Vec<String> = ranked.iter().flat_map(|batch| columns::texts(batch, "class")).collect();
-            let whole_ns = ranked.first().and_then(|batch| columns::optional_int(batch, "whole_ns"));
-            match whole_ns {
-                Some(whole_ns) if !ids.is_empty() => rows(&top(&ids, whole_ns)).await,
-                _ => Ok(Vec::new()),
+            let whole_ns = ranked.first().filter(|batch| batch.num_rows() > 0);
+            match whole_ns.map(|batch| columns::wide_int(batch, "whole_ns", 0)) {
+                Some(whole_ns) => rows(&top(&ids, whole_ns)).await,
+                None => Ok(Vec::new()),
             }
         }
         Question::Load(limit, step_us) => {
@@ -58,23 +58,31 @@ pub fn checked_id(id: &str) -> anyhow::Result<&str> {
     Ok(id)
 }
 
+/// In 64 bits the time of all queries ends after 292 years, which a thousand hosts with a hundred queries under way have in a day.
+macro_rules! sum_of_times {
+    () => {
+        "sum(CAST(time_ns AS DECIMAL(38, 0)))"
+    };
+}
+pub const SUM_OF_TIMES: &str = sum_of_times!();
+
 /// Classes by their time, with the time of all.
 fn ranked(limit: usize) -> String {
     format!(
         "SELECT upper(encode(class, 'hex')) AS class, time_ns, sum(time_ns) OVER () AS whole_ns
-FROM (SELECT class, sum(time_ns) AS time_ns FROM fleet_digests GROUP BY class) AS of_class
+FROM (SELECT class, {SUM_OF_TIMES} AS time_ns FROM fleet_digests GROUP BY class) AS of_class
 ORDER BY time_ns DESC, class LIMIT {limit}"
     )
 }
 
 /// These classes, of which `ids` are the hexadecimal digits. Rows and texts of others are not read.
 /// Number of hosts: null, where a class arrives between the two readings.
-fn top(ids: &[String], whole_ns: i64) -> String {
+fn top(ids: &[String], whole_ns: i128) -> String {
     let ids: Vec<String> = ids.iter().map(|id| literal(id)).collect();
     let ids = ids.join(", ");
     format!(
         "WITH of_class AS (
-  SELECT class, sum(time_ns) AS time_ns, sum(n) AS n, sum(errors) AS errors, max(max_ns) AS max_ns,
+  SELECT class, CAST({SUM_OF_TIMES} AS DOUBLE) AS time_ns, sum(n) AS n, sum(errors) AS errors, max(max_ns) AS max_ns,
     toll_histogram(hist_bin, hist_n) AS histogram
   FROM fleet_digests WHERE class IN ({ids}) GROUP BY class
 ), on_hosts AS (
@@ -83,7 +91,7 @@ fn top(ids: &[String], whole_ns: i64) -> String {
   SELECT class, min(summary) AS summary, min(fingerprint) AS fingerprint FROM texts WHERE class IN ({ids}) GROUP BY class
 )
 SELECT upper(encode(of_class.class, 'hex')) AS class, coalesce(summary, '(not kept apart)') AS summary,
-  of_class.n AS n, of_class.time_ns / 1e9 AS time_s, 100.0 * of_class.time_ns / greatest({whole_ns}, 1) AS time_percent,
+  of_class.n AS n, of_class.time_ns / 1e9 AS time_s, 100.0 * of_class.time_ns / greatest({whole_ns}.0, 1.0) AS time_percent,
   least(toll_quantile(histogram, 0.5), max_ns) / 1e6 AS p50_ms,
   least(toll_quantile(histogram, 0.99), max_ns) / 1e6 AS p99_ms,
   max_ns / 1e6 AS max_ms, of_class.errors AS errors, on_hosts.hosts AS hosts, coalesce(fingerprint, '') AS fingerprint
@@ -95,11 +103,11 @@ ORDER BY time_s DESC, class"
 fn load(limit: usize, step_us: i64) -> String {
     format!(
         "WITH shown AS (
-  SELECT class FROM fleet_digests GROUP BY class ORDER BY sum(time_ns) DESC, class LIMIT {limit}
+  SELECT class FROM fleet_digests GROUP BY class ORDER BY {SUM_OF_TIMES} DESC, class LIMIT {limit}
 ), named AS (
   SELECT class, min(summary) AS summary FROM texts GROUP BY class
 ), steps AS (
-  SELECT CAST(ts AS BIGINT) / {step_us} * {step_us} AS begin_us, shown.class AS class, sum(time_ns) / {step_us}.0 / 1000 AS active
+  SELECT CAST(ts AS BIGINT) / {step_us} * {step_us} AS begin_us, shown.class AS class, CAST({SUM_OF_TIMES} AS DOUBLE) / {step_us}.0 / 1000 AS active
   FROM fleet_digests AS digest LEFT JOIN shown ON shown.class = digest.class GROUP BY 1, 2
 )
 SELECT begin_us, {step_us} AS step_us, coalesce(upper(encode(steps.class, 'hex')), '') AS class,
@@ -117,7 +125,7 @@ fn literal(id: &str) -> String {
 pub fn class(id: &str) -> String {
     format!(
         "WITH of_host AS (
-  SELECT host, cluster, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors, max(max_ns) AS max_ns,
+  SELECT host, cluster, sum(n) AS n, CAST({SUM_OF_TIMES} AS DOUBLE) AS time_ns, sum(errors) AS errors, max(max_ns) AS max_ns,
     toll_histogram(hist_bin, hist_n) AS histogram
   FROM digests WHERE class = {} GROUP BY host, cluster
 )
@@ -131,33 +139,38 @@ FROM of_host ORDER BY time_ns DESC, host, cluster",
 
 /// Each host beside its cluster: its query time, over the time that the other hosts of the cluster would have taken for the same
 /// queries, class by class. A host that runs another mix is not slower for that.
-pub const HOSTS: &str = "WITH of_host AS (
-  SELECT cluster, host, class, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors
+pub const HOSTS: &str = concat!(
+    "WITH of_host AS (
+  SELECT cluster, host, class, sum(n) AS n, ",
+    sum_of_times!(),
+    " AS time_ns, sum(errors) AS errors
   FROM digests GROUP BY cluster, host, class
 ), of_cluster AS (
   SELECT cluster, class, sum(n) AS n, sum(time_ns) AS time_ns FROM of_host GROUP BY cluster, class
 ), beside AS (
-  SELECT of_host.*, CAST(of_cluster.time_ns - of_host.time_ns AS DOUBLE) / (of_cluster.n - of_host.n) * of_host.n AS expected_ns
+  SELECT of_host.*, CAST(of_host.time_ns AS DOUBLE) AS own_ns,
+    CAST(of_cluster.time_ns - of_host.time_ns AS DOUBLE) / (of_cluster.n - of_host.n) * of_host.n AS expected_ns
   FROM of_host JOIN of_cluster ON of_cluster.cluster = of_host.cluster AND of_cluster.class = of_host.class
   WHERE of_cluster.n > of_host.n
 ), ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY cluster, host ORDER BY time_ns - expected_ns DESC, class) AS rank FROM beside
+  SELECT *, row_number() OVER (PARTITION BY cluster, host ORDER BY own_ns - expected_ns DESC, class) AS rank FROM beside
 ), compared AS (
   SELECT cluster, host, sum(time_ns) AS time_ns, sum(expected_ns) AS expected_ns,
-    max(CASE WHEN rank = 1 THEN class END) AS most, max(CASE WHEN rank = 1 THEN time_ns - expected_ns END) AS most_ns
+    max(CASE WHEN rank = 1 THEN class END) AS most, max(CASE WHEN rank = 1 THEN own_ns - expected_ns END) AS most_ns
   FROM ranked GROUP BY cluster, host
 ), named AS (
   SELECT class, min(summary) AS summary FROM texts GROUP BY class
 ), whole AS (
   SELECT cluster, host, sum(n) AS n, sum(time_ns) AS time_ns, sum(errors) AS errors FROM of_host GROUP BY cluster, host
 )
-SELECT whole.host AS host, whole.cluster AS cluster, whole.n AS n, whole.time_ns / 1e9 AS time_s, whole.errors AS errors,
-  compared.time_ns / nullif(compared.expected_ns, 0) AS ratio,
-  100.0 * (whole.time_ns - coalesce(compared.time_ns, 0)) / greatest(whole.time_ns, 1) AS own_percent,
+SELECT whole.host AS host, whole.cluster AS cluster, whole.n AS n, CAST(whole.time_ns AS DOUBLE) / 1e9 AS time_s, whole.errors AS errors,
+  CAST(compared.time_ns AS DOUBLE) / nullif(compared.expected_ns, 0) AS ratio,
+  100.0 * CAST(whole.time_ns - coalesce(compared.time_ns, 0) AS DOUBLE) / greatest(CAST(whole.time_ns AS DOUBLE), 1.0) AS own_percent,
   most_ns / 1e9 AS most_s, upper(encode(most, 'hex')) AS most, coalesce(summary, '') AS summary
 FROM whole LEFT JOIN compared ON compared.cluster = whole.cluster AND compared.host = whole.host
   LEFT JOIN named ON named.class = compared.most
-ORDER BY ratio DESC NULLS LAST, cluster, host";
+ORDER BY ratio DESC NULLS LAST, cluster, host"
+);
 
 /// Clusters, and the time that the tables have of each.
 pub const EXTENT: &str = "SELECT cluster, count(DISTINCT host) AS hosts, min(CAST(ts AS BIGINT)) AS first_us,

@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod fixtures;
 
-use fixtures::{Draws, fleet, number, rows, write_changed, write_minutes, write_tables};
+use fixtures::{Draws, fleet, number, rows, write_changed, write_minutes, write_tables, write_years};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,27 @@ fn the_ranking_of_all_hosts_is_that_of_all_queries() {
     let hosts = rows(&["class", id], root.path());
     assert_eq!(hosts.len(), 3);
     assert_eq!(hosts.iter().map(|row| number(row, "n")).sum::<f64>(), number(&top[0], "n"));
+}
+
+#[test]
+fn the_time_of_all_queries_may_be_more_than_64_bits_hold() {
+    let root = tempfile::tempdir().unwrap();
+    write_years(root.path(), 5);
+    let one_s = i64::MAX as f64 / 2.0 / 1e9;
+    let top = rows(&["top"], root.path());
+    assert!((number(&top[0], "time_s") / one_s - 5.0).abs() < 1e-9, "{top:?}");
+    assert!((number(&top[0], "time_percent") - 100.0).abs() < 1e-9, "{top:?}");
+    let of_class = rows(&["class", top[0]["class"].as_str().unwrap()], root.path());
+    assert!(of_class.iter().all(|row| (number(row, "time_s") / one_s - 1.0).abs() < 1e-9), "{of_class:?}");
+    let hosts = rows(&["hosts"], root.path());
+    assert!(
+        hosts.len() == 5 && hosts.iter().all(|row| (number(row, "ratio") - 1.0).abs() < 1e-9),
+        "{hosts:?}"
+    );
+    let compared = fleet(&["compare", "--host", "db0", "--json"], root.path());
+    let compared: Value = serde_json::from_slice(&compared.stdout).unwrap();
+    let sum_s = |side: &str| number(&compared["classes"][0][side], "sum_us") / 1e6 / one_s;
+    assert!((sum_s("before") - 4.0).abs() < 1e-9 && (sum_s("after") - 1.0).abs() < 1e-9, "{compared}");
 }
 
 #[test]
