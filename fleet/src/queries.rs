@@ -39,7 +39,8 @@ pub async fn answer(
             }
         }
         Question::Load(limit, step_us) => {
-            let widest = rows("SELECT max(width_us) AS width_us FROM coverage").await?;
+            // Of queries: of coverage a compaction adds up the time that was seen, which is no stretch.
+            let widest = rows("SELECT max(width_us) AS width_us FROM fleet_digests").await?;
             let width_us =
                 widest.first().and_then(|batch| columns::optional_int(batch, "width_us")).unwrap_or(0);
             // Stretches that are wider than a step would stand in the first of its steps alone.
@@ -177,9 +178,14 @@ pub const EXTENT: &str = "SELECT cluster, count(DISTINCT host) AS hosts, min(CAS
   max(CAST(ts AS BIGINT) + width_us) AS last_us
 FROM coverage GROUP BY cluster ORDER BY cluster";
 
-/// How much of each host's traffic was seen.
+/// How much of each host's traffic was seen. Two rows that begin together are parts of one stretch, as where a file of a receiver
+/// ended in it.
 pub const COVERAGE: &str =
     "SELECT host, cluster, source, min(ts) AS first, max(arrow_cast(CAST(ts AS BIGINT) + width_us, 'Timestamp(Microsecond, Some(\"UTC\"))')) AS last,
   sum(width_us) / 1e6 AS seen_s, sum(commands) AS commands, sum(tainted) AS tainted, sum(lost) AS lost,
   100.0 * sum(width_us * sampled_share) / greatest(sum(width_us), 1) AS sampled_percent
-FROM coverage GROUP BY host, cluster, source ORDER BY cluster, host, source";
+FROM (
+  SELECT host, cluster, source, ts, max(width_us) AS width_us, sum(commands) AS commands, sum(tainted) AS tainted, sum(lost) AS lost,
+    sum(width_us * sampled_share) / greatest(sum(width_us), 1) AS sampled_share
+  FROM coverage GROUP BY host, cluster, source, ts
+) AS stretches GROUP BY host, cluster, source ORDER BY cluster, host, source";

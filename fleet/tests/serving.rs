@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod fixtures;
 
-use fixtures::{fleet, number, rows, write_changed, write_tables};
+use fixtures::{fleet, number, rows, write_changed, write_minutes, write_tables};
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -129,6 +129,28 @@ fn a_client_of_postgresql_can_change_nothing() {
     let refused = fleet(&["serve", "--listen", "0.0.0.0:0"], root.path());
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("set --plain"), "{refused:?}");
+}
+
+#[test]
+fn the_chart_keeps_its_steps_where_the_time_that_was_seen_is_longer() {
+    let root = tempfile::tempdir().unwrap();
+    write_tables(root.path());
+    // Of a receiver whose files ended within minutes: parts of a minute beside each other.
+    write_minutes(root.path(), "db1", 1, 0..60);
+    write_minutes(root.path(), "db1", 2, 0..60);
+    let served = Served::start(root.path());
+    let look = |minutes: f64| {
+        let load = served.rows("/api/load?since_us=1764165600000000&until_us=1764169200000000");
+        assert!((number(&load[0], "step_us") / 60e6 - minutes).abs() < 1e-9, "{}", load[0]);
+        let coverage = served.rows("/api/coverage?cluster=shop");
+        assert!((number(&coverage[0], "seen_s") - 3_600.0).abs() < 1e-9, "{}", coverage[0]);
+    };
+    look(1.0);
+    for (grain, minutes) in [("10m", 10.0), ("hour", 60.0)] {
+        let compacted = fleet(&["compact", "--grain", grain, "--keep-replaced", "0s"], root.path());
+        assert!(compacted.status.success(), "{compacted:?}");
+        look(minutes);
+    }
 }
 
 #[test]

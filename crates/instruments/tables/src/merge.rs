@@ -218,17 +218,36 @@ pub fn merge_texts(rows: impl IntoIterator<Item = TextRow>) -> Vec<TextRow> {
     merged.into_values().collect()
 }
 
-/// A row for each host, cluster, source and stretch of `grain_us`; its width is the time that they have together.
+/// A row for each host, cluster, source and stretch of `grain_us`; its width is the time that they have together. Rows that begin together
+/// are parts of one stretch, as where a file of a receiver ended in it.
 pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, grain_us: i64) -> Vec<CoverageRow> {
-    let mut merged = BTreeMap::<_, CoverageRow>::new();
+    let mut stretches = BTreeMap::<_, CoverageRow>::new();
     for row in rows {
-        let ts_us = begin_of(row.ts_us, grain_us);
-        let key = (row.cluster.clone(), row.host.clone(), row.source.clone(), ts_us);
-        match merged.entry(key) {
+        let key = (row.cluster.clone(), row.host.clone(), row.source.clone(), row.ts_us);
+        match stretches.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(row);
+            }
+            Entry::Occupied(mut entry) => {
+                let width_us = entry.get().width_us.max(row.width_us);
+                entry.get_mut().add(row);
+                entry.get_mut().width_us = width_us;
+            }
+        }
+    }
+    let mut merged = BTreeMap::<_, CoverageRow>::new();
+    for ((cluster, host, source, ts_us), row) in stretches {
+        let ts_us = begin_of(ts_us, grain_us);
+        match merged.entry((cluster, host, source, ts_us)) {
             Entry::Vacant(entry) => {
                 entry.insert(CoverageRow { ts_us, ..row });
             }
-            Entry::Occupied(mut entry) => entry.get_mut().add(row),
+            Entry::Occupied(mut entry) => {
+                // Stretches that overlap otherwise are no more time than there is.
+                let most_us = grain_us.max(entry.get().width_us).max(row.width_us);
+                entry.get_mut().add(row);
+                entry.get_mut().width_us = entry.get().width_us.min(most_us);
+            }
         }
     }
     merged.into_values().collect()
@@ -254,6 +273,33 @@ impl CoverageRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_stretch_are_no_more_time_than_it_has() {
+        let row = |ts_us, width_us, commands| CoverageRow {
+            ts_us,
+            width_us,
+            host: "db1".into(),
+            cluster: "shop".into(),
+            source: "queries".into(),
+            commands,
+            tainted: 0,
+            lost: 0,
+            sampled_share: 1.0,
+            toll_version: "1".into(),
+        };
+        let merged = |rows: &[CoverageRow], grain_us| {
+            let merged = merge_coverage(rows.iter().cloned(), grain_us);
+            merged.iter().map(|row| (row.ts_us, row.width_us, row.commands)).collect::<Vec<_>>()
+        };
+        let whole: Vec<_> = (0..6).map(|minute| row(minute * 10, 10, 5)).collect();
+        // Two files of a receiver end within stretches; another was read again with longer ones.
+        let cut = [&whole[..], &[row(10, 10, 3), row(30, 10, 1)]].concat();
+        assert_eq!(merged(&cut, 60), [(0, 60, 34)]);
+        assert_eq!(merged(&[&whole[..4], &[row(0, 30, 7)]].concat(), 60), [(0, 60, 27)]);
+        assert_eq!(merged(&[row(0, 10, 5), row(40, 10, 5)], 60), [(0, 20, 10)], "only what was seen");
+        assert_eq!(merged(&[row(0, 240, 9), row(10, 10, 5)], 60), [(0, 240, 14)], "a longer one stays");
+    }
 
     #[test]
     fn counts_are_added_by_name_in_whatever_order_they_stand() {
