@@ -21,11 +21,12 @@ use arguments::{Command, Fleet, GrainArgument};
 use clap::{CommandFactory, Parser};
 use queries::{Question, checked_id};
 use serve::ListenPlaces;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tables::{Tables, unix_us};
 use toll_sys::count_format::format_count;
 use toll_sys::number_format::format_megabytes;
@@ -40,6 +41,8 @@ const INTERRUPTED: u8 = 130;
 const ALERTS: u8 = 3;
 /// How often it is looked whether an interval is over, or a signal came.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Pause before an interval that could not be judged, or whose alerts nobody took, is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_hours(24);
 
 fn main() -> ExitCode {
@@ -81,10 +84,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let watch = Watch { tables, every_us: to_us(every).max(1), min_change_pct, webhook };
             if let Some(at) = at {
-                let alerts = runtime.block_on(watch.judge(unix_us(at), &mut out))?;
-                out.flush()?;
-                watch.post(&alerts)?;
-                return Ok(if alerts.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ALERTS) });
+                return watch.run_once(&runtime, unix_us(at), &mut out);
             }
             return watch.run(&runtime, to_us(delay), metrics.as_deref(), &mut out);
         }
@@ -243,19 +243,35 @@ struct Watch {
 
 impl Watch {
     /// Prints a JSON object for each alert.
-    async fn judge(&self, at_us: i64, out: &mut impl Write) -> anyhow::Result<Vec<watch::Alert>> {
-        let alerts =
+    async fn judge(&self, at_us: i64, out: &mut impl Write) -> anyhow::Result<watch::Judged> {
+        let judged =
             watch::judge(&Tables::open(&self.tables)?, at_us, self.every_us, self.min_change_pct).await?;
-        for alert in &alerts {
+        for alert in &judged.alerts {
             writeln!(out, "{}", serde_json::to_string(alert)?)?;
         }
-        Ok(alerts)
+        out.flush()?;
+        Ok(judged)
     }
 
     fn post(&self, alerts: &[watch::Alert]) -> anyhow::Result<()> {
         // Until the interval after the next one: an alert that is not posted again ends by itself.
         let end_us = now_us()?.saturating_add(self.every_us.saturating_mul(2));
         self.webhook.as_ref().map_or(Ok(()), |url| watch::post(url, alerts, end_us))
+    }
+
+    /// Judges the intervals that end at a moment.
+    fn run_once(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        at_us: i64,
+        out: &mut impl Write,
+    ) -> anyhow::Result<ExitCode> {
+        let judged = runtime.block_on(self.judge(at_us, out))?;
+        if let Some(warning) = judged.warning() {
+            writeln!(std::io::stderr(), "toll-fleet: {warning}")?;
+        }
+        self.post(&judged.alerts)?;
+        Ok(if judged.alerts.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ALERTS) })
     }
 
     /// Judges each interval, until a signal.
@@ -274,20 +290,39 @@ impl Watch {
             let at = MetricsListener::bind(address)?.serve(text)?;
             writeln!(std::io::stderr(), "toll-fleet: metrics at http://{at}/metrics")?;
         }
-        let mut judged_us = None;
+        // Of the interval that is judged: its end, and its alerts as far as nobody has taken them.
+        let (mut judged_us, mut unposted) = (None, Vec::new());
+        let mut said = BTreeSet::new();
+        let mut tried: Option<Instant> = None;
         while !stop.load(Ordering::Relaxed) {
             let due_us = (now_us()? - delay_us).div_euclid(self.every_us) * self.every_us;
-            if judged_us != Some(due_us) {
-                let judged = runtime.block_on(self.judge(due_us, out)).and_then(|alerts| {
-                    *page.lock().unwrap_or_else(PoisonError::into_inner) = watch::metrics(&alerts, due_us);
-                    self.post(&alerts)
-                });
-                // A collector that is away, or a file that is being replaced, is there again later.
-                if let Err(error) = judged {
-                    writeln!(std::io::stderr(), "toll-fleet: {error:#}")?;
+            let is_open = judged_us != Some(due_us) || !unposted.is_empty();
+            if is_open && tried.is_none_or(|tried| tried.elapsed() >= RETRY_INTERVAL) {
+                let mut words = Vec::new();
+                if judged_us != Some(due_us) {
+                    match runtime.block_on(self.judge(due_us, out)) {
+                        Ok(judged) => {
+                            *page.lock().unwrap_or_else(PoisonError::into_inner) =
+                                watch::metrics(&judged.alerts, due_us);
+                            words.extend(judged.warning());
+                            (judged_us, unposted) = (Some(due_us), judged.alerts);
+                        }
+                        // Tables that are away, or a file that is being replaced, are there again later.
+                        Err(error) => words.push(format!("{error:#}")),
+                    }
                 }
-                out.flush()?;
-                judged_us = Some(due_us);
+                if judged_us == Some(due_us) {
+                    match self.post(&unposted) {
+                        Ok(()) => unposted.clear(),
+                        Err(error) => words.push(format!("{error:#}")),
+                    }
+                }
+                tried = (judged_us != Some(due_us) || !unposted.is_empty()).then(Instant::now);
+                // Each once, and again once it was otherwise.
+                for new in words.iter().filter(|words| !said.contains(*words)) {
+                    writeln!(std::io::stderr(), "toll-fleet: {new}")?;
+                }
+                said = words.into_iter().collect();
             }
             std::thread::sleep(POLL_INTERVAL);
         }

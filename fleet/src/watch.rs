@@ -6,13 +6,14 @@
 use crate::columns;
 use crate::compare::{self, Side};
 use crate::tables::{Tables, TimeRange, rows};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use datafusion::logical_expr::{Expr, col, lit};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use toll_digest::compare::{Change, Comparison, compare};
+use toll_digest::compare::{Change, Comparison, SLICES_MIN, compare};
+use toll_sys::number_format::format_duration_s;
 use toll_sys::prometheus::{MetricSpec, MetricsPage};
 
 /// The time before, with which intervals are compared.
@@ -43,43 +44,97 @@ pub struct Alert {
     pub summary: String,
 }
 
-/// Alerts of two intervals of `every_us` that end at `at_us`.
+/// What two intervals show.
+#[derive(Debug, Default)]
+pub struct Judged {
+    pub alerts: Vec<Alert>,
+    /// Clusters of which no class can be found slower: a side has too few stretches of time with queries.
+    pub untested: Vec<String>,
+}
+
+impl Judged {
+    /// In words, for who watches; `None`: all is tested.
+    pub fn warning(&self) -> Option<String> {
+        (!self.untested.is_empty()).then(|| {
+            format!(
+                "no class of {} can be found slower: an interval, or the day before, has fewer than {SLICES_MIN} stretches of time with \
+                 queries; take intervals of {SLICES_MIN} stretches or more (--every)",
+                self.untested.join(", ")
+            )
+        })
+    }
+}
+
+/// Judges two intervals of `every_us` that end at `at_us`.
 ///
 /// # Errors
-/// The tables cannot be read.
+/// The tables cannot be read, or their stretches are longer than an interval.
 pub async fn judge(
     tables: &Tables,
     at_us: i64,
     every_us: i64,
     min_change_pct: f64,
-) -> anyhow::Result<Vec<Alert>> {
+) -> anyhow::Result<Judged> {
     let range = |since_us, until_us| TimeRange { since_us, until_us };
     let baseline = range(at_us - 2 * every_us - BASELINE_US, at_us - 2 * every_us);
     let intervals = [range(baseline.until_us, at_us - every_us), range(at_us - every_us, at_us)];
-    let mut alerts = Vec::new();
+    for interval in intervals {
+        check_stretches(tables, interval, every_us).await?;
+    }
+    let mut judged = Judged::default();
     for (cluster, silent) in clusters(tables, baseline, intervals[1]).await? {
         let name = |host| Alert { kind: "silent", cluster: cluster.clone(), host, ..Alert::of("", "") };
-        alerts.extend(silent.into_iter().map(name));
+        judged.alerts.extend(silent.into_iter().map(name));
         let of: Expr = col("cluster").eq(lit(cluster.as_str()));
         let Some(before) = compare::side(tables, Side { range: baseline, of: Some(of.clone()) }).await?
         else {
             continue;
         };
         let mut found: Option<BTreeSet<Alert>> = None;
+        let mut is_tested = true;
         for range in intervals {
             let Some(after) = compare::side(tables, Side { range, of: Some(of.clone()) }).await? else {
                 found = None;
                 break;
             };
-            let reported = reported(&compare(&before, &after, min_change_pct), &cluster);
+            let comparison = compare(&before, &after, min_change_pct);
+            is_tested &= comparison.slices.is_some();
+            let reported = reported(&comparison, &cluster);
             found = Some(match found {
                 None => reported,
                 Some(earlier) => earlier.intersection(&reported).cloned().collect(),
             });
         }
-        alerts.extend(found.unwrap_or_default());
+        judged.alerts.extend(found.unwrap_or_default());
+        if !is_tested {
+            judged.untested.push(cluster);
+        }
     }
-    Ok(alerts)
+    Ok(judged)
+}
+
+/// Rows of longer stretches stand in one interval with what happened in several. Some may be there beside others: a server that could
+/// not be polled for a while has one.
+///
+/// # Errors
+/// There are no others.
+async fn check_stretches(tables: &Tables, interval: TimeRange, every_us: i64) -> anyhow::Result<()> {
+    // A stretch that begins before may reach into it.
+    let range = TimeRange { since_us: interval.since_us.saturating_sub(BASELINE_US), ..interval };
+    let session = tables.within(range, None).await?;
+    let sql = format!(
+        "SELECT min(width_us) AS width_us FROM fleet_digests WHERE CAST(ts AS BIGINT) + width_us > {}",
+        interval.since_us
+    );
+    let least = rows(&session, &sql).await?;
+    let width_us = least.first().and_then(|batch| columns::optional_int(batch, "width_us")).unwrap_or(0);
+    ensure!(
+        width_us <= every_us,
+        "the tables have an interval in stretches of {}, as a compaction leaves them: compact later (--older-than), or take longer \
+         intervals (--every)",
+        format_duration_s(width_us as f64 / 1e6)
+    );
+    Ok(())
 }
 
 impl Alert {

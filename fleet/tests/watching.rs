@@ -93,3 +93,54 @@ fn a_host_that_falls_silent_raises_an_alert_while_it_does_and_prometheus_hears_o
     Command::new("kill").arg(child.id().to_string()).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn intervals_that_cannot_be_judged_are_no_silence() {
+    let root = tempfile::tempdir().unwrap();
+    write_changed(root.path());
+    // Five minutes have a stretch a minute.
+    let short = fleet(&["watch", "--every", "5m", "--at", "2025-11-26 17:00"], root.path());
+    let words = String::from_utf8_lossy(&short.stderr).into_owned();
+    assert_eq!(short.status.code(), Some(0), "{words}");
+    assert!(words.contains("no class of shop can be found slower") && words.contains("--every"), "{words}");
+    let compacted = fleet(&["compact", "--keep-replaced", "0s"], root.path());
+    assert!(compacted.status.success(), "{compacted:?}");
+    let wide = fleet(&["watch", "--every", "30m", "--at", "2025-11-26 17:00"], root.path());
+    let words = String::from_utf8_lossy(&wide.stderr).into_owned();
+    assert!(wide.status.code() == Some(1) && words.contains("in stretches of 1 h"), "{words}");
+}
+
+#[test]
+fn an_interval_that_could_not_be_judged_is_tried_again_soon() {
+    let (lab, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_tables(root.path());
+    let (manifests, away) = (root.path().join("manifests"), lab.path().join("manifests"));
+    std::fs::rename(&manifests, &away).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_toll-fleet"))
+        .args(["watch", "--every", "24h", "--metrics", "127.0.0.1:0", "--tables"])
+        .arg(root.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address =
+        words.next().unwrap().split_once("http://").unwrap().1.trim_end_matches("/metrics").to_owned();
+    let error = words.next().unwrap();
+    assert!(error.contains("has no tables"), "{error}");
+    std::fs::rename(&away, &manifests).unwrap();
+    let page = || {
+        let mut tcp = TcpStream::connect(&address).unwrap();
+        tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        tcp.read_to_string(&mut page).unwrap();
+        page
+    };
+    let begun = Instant::now();
+    while page().contains("judged_timestamp_seconds 0\n") {
+        assert!(begun.elapsed() < Duration::from_mins(1), "{}", page());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(words.next(), None, "it is said once");
+}

@@ -15,6 +15,7 @@ pub use report::write_report;
 
 use crate::DigestResult;
 use crate::classes::{Class, Digest, Limit};
+pub use slices::SLICES_MIN;
 use slices::{count_bins, count_events, cut_sides};
 use toll_stats::{CommonChange, Interval, ObservedChange, ObservedSeries, observed_changes};
 use toll_wire::attribute::Attribute;
