@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use datafusion::common::ParamValues;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{Expr, Set, Statement};
 use datafusion_postgres::datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_postgres::datafusion_pg_catalog::setup_pg_catalog;
 use datafusion_postgres::hooks::cursor::CursorStatementHook;
@@ -17,7 +17,7 @@ use datafusion_postgres::hooks::set_show::SetShowHook;
 use datafusion_postgres::hooks::transactions::TransactionStatementHook;
 use datafusion_postgres::hooks::{HookClient, QueryHook};
 use datafusion_postgres::pgwire::api::ClientInfo;
-use datafusion_postgres::pgwire::api::results::Response;
+use datafusion_postgres::pgwire::api::results::{Response, Tag};
 use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use datafusion_postgres::{ServerOptions, serve_with_hooks};
 use std::io::Write;
@@ -93,11 +93,44 @@ async fn serve_sql(session: Arc<SessionContext>, listen: SocketAddr) -> anyhow::
 #[derive(Debug)]
 struct ReadsOnly;
 
-fn is_allowed(statement: &Statement) -> bool {
+/// Settings that clients send and that are of their connection alone, or of nothing here. All others are the engine's, which
+/// all clients share.
+const CLIENT_SETTINGS: [&str; 16] = [
+    "application_name",
+    "bytea_output",
+    "client_encoding",
+    "client_min_messages",
+    "datestyle",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "extra_float_digits",
+    "idle_in_transaction_session_timeout",
+    "intervalstyle",
+    "lock_timeout",
+    "row_security",
+    "search_path",
+    "standard_conforming_strings",
+    "statement_timeout",
+    "transaction_read_only",
+];
+
+/// What becomes of a statement.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Allowed,
+    /// It asks for what is so already.
+    Ignored,
+    Refused(String),
+}
+
+fn fate_of(statement: &Statement) -> Fate {
+    let only = |is_allowed: bool| {
+        let refused = || Fate::Refused("toll-fleet answers queries, and changes nothing".into());
+        if is_allowed { Fate::Allowed } else { refused() }
+    };
     match statement {
-        Statement::Explain { statement, .. } => matches!(**statement, Statement::Query(_)),
-        // Settings of the engine are everybody's.
-        Statement::Set(_) => !statement.to_string().to_lowercase().contains("datafusion."),
+        Statement::Explain { statement, .. } => only(matches!(**statement, Statement::Query(_))),
+        Statement::Set(set) => fate_of_setting(set),
         Statement::Query(_)
         | Statement::ShowVariable { .. }
         | Statement::StartTransaction { .. }
@@ -107,18 +140,50 @@ fn is_allowed(statement: &Statement) -> bool {
         | Statement::Fetch { .. }
         | Statement::Close { .. }
         | Statement::Deallocate { .. }
-        | Statement::Discard { .. } => true,
-        _ => false,
+        | Statement::Discard { .. } => only(true),
+        _ => only(false),
     }
 }
 
-fn refuse<T>(statement: &Statement) -> Option<PgWireResult<T>> {
-    let refused = || {
-        let words = "toll-fleet answers queries, and changes nothing".to_owned();
-        // insufficient_privilege
-        PgWireError::UserError(Box::new(ErrorInfo::new("ERROR".into(), "42501".into(), words)))
+fn fate_of_setting(set: &Set) -> Fate {
+    let (name, value) = match set {
+        Set::SetNames { .. } | Set::SetTransaction { .. } => return Fate::Allowed,
+        Set::SetTimeZone { value, .. } => ("timezone".to_owned(), value.to_string()),
+        Set::SingleAssignment { variable, values, .. } => {
+            let parts = variable.0.iter().map(|part| match part.as_ident() {
+                Some(name) => name.value.to_lowercase(),
+                None => part.to_string(),
+            });
+            (parts.collect::<Vec<_>>().join("."), values.first().map_or_else(String::new, Expr::to_string))
+        }
+        other => (other.to_string(), String::new()),
     };
-    (!is_allowed(statement)).then(|| Err(refused()))
+    if CLIENT_SETTINGS.contains(&name.as_str()) {
+        return Fate::Allowed;
+    }
+    if name == "timezone" {
+        let zone = value.trim_matches(['\'', '"']);
+        if ["utc", "etc/utc", "default"].contains(&zone.to_lowercase().as_str()) {
+            return Fate::Ignored;
+        }
+        let words = "toll-fleet has all times in UTC: convert them in the query, or in the client";
+        return Fate::Refused(words.into());
+    }
+    Fate::Refused(format!("toll-fleet does not take the setting {name}: it would be that of all clients"))
+}
+
+/// The answer to what is not passed on.
+fn answer_at_once(statement: &Statement) -> Option<PgWireResult<Response>> {
+    match fate_of(statement) {
+        Fate::Allowed => None,
+        Fate::Ignored => Some(Ok(Response::Execution(Tag::new("SET")))),
+        Fate::Refused(words) => Some(Err(refusal(words))),
+    }
+}
+
+fn refusal(words: String) -> PgWireError {
+    // insufficient_privilege
+    PgWireError::UserError(Box::new(ErrorInfo::new("ERROR".into(), "42501".into(), words)))
 }
 
 #[async_trait]
@@ -129,7 +194,7 @@ impl QueryHook for ReadsOnly {
         _session: &SessionContext,
         _client: &mut dyn HookClient,
     ) -> Option<PgWireResult<Response>> {
-        refuse(statement)
+        answer_at_once(statement)
     }
 
     async fn handle_extended_parse_query(
@@ -138,7 +203,10 @@ impl QueryHook for ReadsOnly {
         _session: &SessionContext,
         _client: &(dyn ClientInfo + Send + Sync),
     ) -> Option<PgWireResult<LogicalPlan>> {
-        refuse(statement)
+        match fate_of(statement) {
+            Fate::Refused(words) => Some(Err(refusal(words))),
+            Fate::Allowed | Fate::Ignored => None,
+        }
     }
 
     async fn handle_extended_query(
@@ -149,6 +217,6 @@ impl QueryHook for ReadsOnly {
         _session: &SessionContext,
         _client: &mut dyn HookClient,
     ) -> Option<PgWireResult<Response>> {
-        refuse(statement)
+        answer_at_once(statement)
     }
 }

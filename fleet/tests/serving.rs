@@ -132,6 +132,59 @@ fn a_client_of_postgresql_can_change_nothing() {
 }
 
 #[test]
+fn a_setting_of_one_client_is_no_other_clients() {
+    let root = tempfile::tempdir().unwrap();
+    write_tables(root.path());
+    let served = Served::start(root.path());
+    let (mut client, mut other) = (served.client(), served.client());
+    let sql = "SELECT min(ts) AS first, CAST(min(ts) AS VARCHAR) AS text FROM digests";
+    let mut answer = || format!("{:?}", other.simple_query(sql).unwrap());
+    let before = answer();
+    for (sql, said) in [
+        ("SET datafusion.execution.batch_size = 1", "datafusion.execution.batch_size"),
+        (r#"SET "datafusion"."execution"."batch_size" = 1"#, "datafusion.execution.batch_size"),
+        (r#"SET "DataFusion".execution.time_zone TO '+05:00'"#, "datafusion.execution.time_zone"),
+        ("SET timezone = '+05:00'", "UTC"),
+        ("SET timezone TO 'Asia/Kolkata'", "UTC"),
+        (r#"SET "timezone" = 'Asia/Kolkata'"#, "UTC"),
+        ("SET TIME ZONE 'Asia/Kolkata'", "UTC"),
+        ("SET LOCAL TIME ZONE 'Asia/Kolkata'", "UTC"),
+        ("SET work_mem = '1GB'", "work_mem"),
+    ] {
+        let of_simple = client.simple_query(sql).map(drop);
+        for refused in [of_simple, client.execute(sql, &[]).map(drop)] {
+            let error = refused.expect_err(sql);
+            let words =
+                error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
+            assert!(words.contains(said), "{sql}: {words}");
+        }
+        assert_eq!(answer(), before, "{sql}");
+    }
+    // As psql, pgjdbc, psycopg, npgsql and Metabase begin.
+    for sql in [
+        "SET client_encoding TO 'UTF8'",
+        "SET client_encoding = 'UTF8'",
+        "SET NAMES 'UTF8'",
+        "SET datestyle TO 'ISO'",
+        "SET DateStyle = 'ISO'",
+        "SET extra_float_digits = 3",
+        "SET application_name = 'PostgreSQL JDBC Driver'",
+        "SET search_path TO public",
+        "SET search_path = 'public'",
+        "SET statement_timeout = '30s'",
+        "SET SESSION statement_timeout TO 30000",
+        "SET standard_conforming_strings = on",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+        "SET timezone TO 'UTC'",
+        "SET TIME ZONE 'UTC'",
+    ] {
+        client.simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        client.execute(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(answer(), before, "{sql}");
+    }
+}
+
+#[test]
 fn the_chart_keeps_its_steps_where_the_time_that_was_seen_is_longer() {
     let root = tempfile::tempdir().unwrap();
     write_tables(root.path());
