@@ -316,6 +316,36 @@ fn compaction_changes_no_answer_and_what_arrives_again_counts_once() {
 }
 
 #[test]
+fn the_documented_copy_moves_what_has_arrived_and_brings_nothing_back() {
+    if Command::new("rsync").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no rsync here");
+        return;
+    }
+    let (lab, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let page = std::fs::read_to_string("../docs/howto/fleet.md").unwrap();
+    let block = page.split("```").find(|block| block.contains("--remove-source-files")).unwrap();
+    let script = block.replace("db1:/var/lib/toll/tables", host.path().to_str().unwrap());
+    let copy = || {
+        let copied = Command::new("sh").args(["-c", &script]).current_dir(lab.path()).output().unwrap();
+        assert!(copied.status.success(), "{copied:?}");
+    };
+    let tables = lab.path().join("tables");
+    let n = || rows(&["top"], &tables).iter().map(|row| number(row, "n")).sum::<f64>();
+    write_minutes(host.path(), "db1", 1, 0..60);
+    // Half written.
+    let hour = files_below(&host.path().join("digests"))[0].parent().unwrap().to_owned();
+    std::fs::write(hour.join(".1f.tmp"), "PAR1").unwrap();
+    copy();
+    assert_eq!((n(), files_below(host.path()).len()), (600.0, 1), "the half-written one stays");
+    compact(&tables, "hour");
+    write_minutes(host.path(), "db1", 2, 60..90);
+    copy();
+    assert_eq!(n(), 900.0);
+    assert_eq!(files_below(&tables.join("digests")).len(), 4, "what was merged is not back");
+    assert_eq!(files_below(&lab.path().join("arrived")), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_late_file_is_merged_too_and_a_broken_one_stops_it() {
     let (root, late) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write_tables(root.path());
