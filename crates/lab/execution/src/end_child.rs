@@ -7,7 +7,11 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use toll_sys::process::escalate;
 
-/// Ends it, and waits for it.
+/// A killed process is the kernel's to end, which first takes its probes and packet sockets away: for more than five seconds on a
+/// host whose CPUs are all busy.
+const KILLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Ends it, and waits for it: `patience` before it is killed.
 ///
 /// # Errors
 /// It is still there.
@@ -18,7 +22,7 @@ pub fn end_child(child: &mut Child, patience: Duration) -> anyhow::Result<()> {
         let send = |signal| {
             let _ = kill(pid, signal);
         };
-        let steps = [(Signal::SIGTERM, patience), (Signal::SIGKILL, patience)];
+        let steps = [(Signal::SIGTERM, patience), (Signal::SIGKILL, KILLED_WITHIN)];
         escalate(&steps, send, |patience| {
             let begun = Instant::now();
             while !has_ended(child) && begun.elapsed() < patience {
