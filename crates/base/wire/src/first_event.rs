@@ -15,7 +15,7 @@ pub enum FirstEvent {
     Partial,
     /// Nothing but what a server or a tool writes when it opens the file.
     Absent,
-    /// The file is of no known type, or damaged: it has no events for who reads it.
+    /// The file is of no known type, or damaged: no reader finds events in it.
     Unknown,
 }
 

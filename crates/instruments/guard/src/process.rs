@@ -200,7 +200,7 @@ impl Guard {
 
     /// Seconds until the server was calm again, by the same limits; `None`: it was not within half a minute.
     ///
-    /// `retry` switches off again what could not be, once it is told whether toll has gone.
+    /// `retry` tries again to switch off; its argument says whether toll has gone.
     fn await_recovery(
         &mut self,
         watch: &mut Watch,

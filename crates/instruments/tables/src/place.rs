@@ -233,7 +233,7 @@ pub fn id_of_files(files: &[PathBuf]) -> anyhow::Result<[u8; 16]> {
 fn start_of_file(path: &Path, is_alone: bool) -> anyhow::Result<Vec<u8>> {
     let DecompressedInput { reader, .. } = DecompressedInput::open(path, &Progress::hidden())?;
     let mut head = Vec::new();
-    // Where it is damaged behind its first entry, whoever reads all of it says so.
+    // Damage behind the first entry is reported by the digest, which reads all of it.
     let _until_there = reader.take(HEAD_BYTES).read_to_end(&mut head);
     match find_first_event(&head) {
         FirstEvent::EndsAt(end) => head.truncate(end),
