@@ -77,19 +77,8 @@ fn a_host_that_falls_silent_raises_an_alert_while_it_does_and_prometheus_hears_o
     let mut line = String::new();
     words.read_line(&mut line).unwrap();
     let address = line.split_once("http://").unwrap().1.trim().trim_end_matches("/metrics").to_owned();
-    let page = || {
-        let mut tcp = TcpStream::connect(&address).unwrap();
-        tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        tcp.read_to_string(&mut page).unwrap();
-        page
-    };
-    let begun = Instant::now();
-    while page().contains("judged_timestamp_seconds 0\n") {
-        assert!(begun.elapsed() < Duration::from_mins(1), "{}", page());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(page().contains("toll_fleet_alerts 0\n"), "{}", page());
+    await_judgement(&address);
+    assert!(metrics_page(&address).contains("toll_fleet_alerts 0\n"), "{}", metrics_page(&address));
     Command::new("kill").arg(child.id().to_string()).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
@@ -128,19 +117,26 @@ fn an_interval_that_could_not_be_judged_is_tried_again_soon() {
     let error = words.next().unwrap();
     assert!(error.contains("has no tables"), "{error}");
     std::fs::rename(&away, &manifests).unwrap();
-    let page = || {
-        let mut tcp = TcpStream::connect(&address).unwrap();
-        tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        tcp.read_to_string(&mut page).unwrap();
-        page
-    };
-    let begun = Instant::now();
-    while page().contains("judged_timestamp_seconds 0\n") {
-        assert!(begun.elapsed() < Duration::from_mins(1), "{}", page());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    await_judgement(&address);
     Command::new("kill").arg(child.id().to_string()).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(words.next(), None, "it is said once");
+}
+
+/// As Prometheus asks for it.
+fn metrics_page(address: &str) -> String {
+    let mut tcp = TcpStream::connect(address).unwrap();
+    tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    tcp.read_to_string(&mut page).unwrap();
+    page
+}
+
+/// Until an interval has been judged.
+fn await_judgement(address: &str) {
+    let begun = Instant::now();
+    while metrics_page(address).contains("judged_timestamp_seconds 0\n") {
+        assert!(begun.elapsed() < Duration::from_mins(1), "{}", metrics_page(address));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
