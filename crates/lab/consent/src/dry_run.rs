@@ -21,7 +21,7 @@ pub fn render(mut asked: RunRequest, precision_pct: Option<f64>, is_agreed: bool
     if let (Some(_), RunSource::Scenario(_, overrides)) = (precision_pct, &mut asked.source) {
         overrides.clock = Clock::Counted;
     }
-    let preview = run::preview(&asked)?;
+    let preview = run::preview(&asked, None)?;
     let needs_consent = !is_agreed && load::check_is_needed(&asked.source, &asked.server)?;
     Ok(Text { asked: &asked, precision_pct, preview: &preview, needs_consent }.render()?)
 }

@@ -101,7 +101,7 @@ pub fn prepare(
 ) -> anyhow::Result<Option<PreparedRun>> {
     let first = *servers.first().context("a live run needs a server")?;
     let crosses_over = servers.len() > 1;
-    let preview = run::preview(request)?;
+    let preview = run::preview(request, Some(first.server.flavour()))?;
     request.out = Some(preview.dir.clone());
     let treated: Vec<&Arm> = preview.arms.iter().filter(|arm| arm.role == Role::Treatment).collect();
     check_place(&treated, first.sees_host(), crosses_over)?;

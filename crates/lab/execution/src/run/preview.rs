@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use toll_model::placeholders::PlaceholderValues;
 use toll_model::plan::{self, Required};
 use toll_record::{Arm, HeldIn, Setup};
-use toll_server::ServerProgram;
+use toll_server::{Flavour, ServerProgram};
 
 /// What a run would do.
 #[derive(Debug)]
@@ -34,11 +34,12 @@ pub struct RunPreview {
     pub dir: PathBuf,
 }
 
-/// Describes the run that `asked` is.
+/// Describes the run that `asked` is. `flavour`: of an existing server that was asked; otherwise its commands are shown as
+/// for MariaDB where they differ.
 ///
 /// # Errors
 /// The run would be refused before it connects to a server.
-pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
+pub fn preview(asked: &RunRequest, flavour: Option<Flavour>) -> anyhow::Result<RunPreview> {
     let source = ResolvedSource::resolve(&asked.source)?;
     let setup = source.setup(&asked.server)?;
     if let ServerChoice::External { target, agreed, .. } = &asked.server {
@@ -47,7 +48,7 @@ pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
     let mut facts = host::for_planning(HeldIn::ProcessGroup);
     let mut arms = match &source {
         ResolvedSource::Scenario(resolved, _) => {
-            resolved.preview_arms(expected_flavour(&asked.server)?, facts.cpus)
+            resolved.preview_arms(expected_flavour(&asked.server, flavour)?, facts.cpus)
         }
         ResolvedSource::Plan(plan) => plan.arms.clone(),
     };
@@ -95,10 +96,9 @@ pub fn preview(asked: &RunRequest) -> anyhow::Result<RunPreview> {
     })
 }
 
-/// The server's flavour. An existing server is not asked: commands that differ are shown as for MariaDB.
-fn expected_flavour(server: &ServerChoice) -> anyhow::Result<&'static str> {
+fn expected_flavour(server: &ServerChoice, known: Option<Flavour>) -> anyhow::Result<&'static str> {
     Ok(match server {
         ServerChoice::Sandbox { program } => ServerProgram::find(program.as_deref())?.flavour.name(),
-        ServerChoice::External { .. } | ServerChoice::None => toll_server::Flavour::Mariadb.name(),
+        ServerChoice::External { .. } | ServerChoice::None => known.unwrap_or(Flavour::Mariadb).name(),
     })
 }
