@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use toll_digest::TimeBound;
 use toll_sys::units::{self, Percent};
-use toll_tables::Location;
+use toll_tables::{Grain, Location};
 
 /// Rank the queries of many hosts, from tables of their digests
 ///
@@ -85,6 +85,9 @@ pub enum Command {
         /// Only hours or days that ended so long ago: files may arrive late
         #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "2h")]
         older_than: Duration,
+        /// Only days (UTC) that ended less than so long ago: the others take time, though they have nothing to merge
+        #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+        newer_than: Option<Duration>,
         /// Remove what is replaced only after so long: questions that began before still read it
         #[arg(long, value_name = "DURATION", value_parser = units::duration, default_value = "1m")]
         keep_replaced: Duration,
@@ -220,6 +223,16 @@ pub enum GrainArgument {
     TenMinutes,
     Hour,
     Day,
+}
+
+impl From<GrainArgument> for Grain {
+    fn from(grain: GrainArgument) -> Self {
+        match grain {
+            GrainArgument::TenMinutes => Self::TenMinutes,
+            GrainArgument::Hour => Self::Hour,
+            GrainArgument::Day => Self::Day,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,8 @@ use crate::queries::SUM_OF_TIMES;
 use crate::tables::{Tables, TimeRange, rows, unix_us};
 use anyhow::{Context, bail, ensure};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::logical_expr::{Expr, col, lit};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::{Expr, cast, col, lit};
 use datafusion::prelude::SessionContext;
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -40,7 +41,15 @@ impl FromStr for RangeArgument {
     }
 }
 
-/// Digests of both sides: the baseline, and what is compared with it. `of`: chooses rows of both.
+/// Both sides of a comparison.
+pub struct Sides {
+    pub baseline: DigestResult,
+    pub compared: DigestResult,
+    /// Queries on neither side: of stretches that begin before the end of a side, and end after it.
+    pub straddling: u64,
+}
+
+/// Digests of both sides. `of`: chooses rows of both.
 ///
 /// # Errors
 /// The tables cannot be read, or a side has no rows.
@@ -49,7 +58,7 @@ pub async fn sides(
     range: TimeRange,
     baseline: &Baseline,
     of: Option<Expr>,
-) -> anyhow::Result<(DigestResult, DigestResult)> {
+) -> anyhow::Result<Sides> {
     let (before, after) = match baseline {
         Baseline::Before(moment) => (
             (TimeRange { until_us: *moment, ..range }, None),
@@ -63,14 +72,36 @@ pub async fn sides(
             ((range, Some(others)), (range, Some(is_host)))
         }
     };
-    let side = async |(range, side_of): (_, Option<Expr>), name: &str| {
+    let side = async |(range, side_of): (TimeRange, Option<Expr>), name: &str| {
         let of = side_of.into_iter().chain(of.clone()).reduce(Expr::and);
-        side(tables, Side { range, of })
-            .await?
-            .with_context(|| format!("there are no rows {name}: there is nothing to compare"))
+        let straddling = straddling(tables, range, of.clone()).await?;
+        // A compaction has merged rows to hours or days.
+        let of = of.into_iter().chain(ends_by(range.until_us)).reduce(Expr::and);
+        let digest = side(tables, Side { range, of }).await?.with_context(|| {
+            let also = if straddling > 0 { " that end in that time" } else { "" };
+            format!("there are no rows {name}{also}: there is nothing to compare")
+        })?;
+        anyhow::Ok((digest, straddling))
     };
-    let before = side(before, "before, or of the others").await?;
-    Ok((before, side(after, "after, or of this host").await?))
+    let (baseline, of_baseline) = side(before, "before, or of the others").await?;
+    let (compared, of_compared) = side(after, "after, or of this host").await?;
+    Ok(Sides { baseline, compared, straddling: of_baseline.saturating_add(of_compared) })
+}
+
+/// Rows whose stretches end by then; `None`: all do.
+fn ends_by(until_us: i64) -> Option<Expr> {
+    let end = cast(col("ts"), DataType::Int64) + col("width_us");
+    (until_us < TimeRange::ALL.until_us).then(|| end.lt_eq(lit(until_us)))
+}
+
+/// Queries of the stretches that begin in a range and end after it.
+async fn straddling(tables: &Tables, range: TimeRange, of: Option<Expr>) -> anyhow::Result<u64> {
+    let Some(ends_by) = ends_by(range.until_us) else { return Ok(0) };
+    let of = of.into_iter().chain([Expr::Not(Box::new(ends_by))]).reduce(Expr::and);
+    let session = tables.within(range, of).await?;
+    let found = rows(&session, "SELECT sum(n) AS n FROM fleet_digests").await?;
+    let n = found.first().and_then(|batch| optional_int(batch, "n"));
+    Ok(n.unwrap_or(0).max(0).cast_unsigned())
 }
 
 async fn clusters_of(tables: &Tables, range: TimeRange, host: &str) -> anyhow::Result<Vec<Expr>> {

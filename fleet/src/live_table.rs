@@ -234,7 +234,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
     use toll_digest::classes::{Digest, Settings};
-    use toll_tables::{Grain, Listed, Location, Lock, Source, Stretch, TableWriter, compact};
+    use toll_tables::{CompactOptions, Listed, Location, Lock, Source, Stretch, TableWriter, compact};
     use toll_wire::event::{Event, Sink};
 
     fn moment(us: i64) -> Expr {
@@ -307,7 +307,7 @@ mod tests {
             let found = self.tables.get_all(paths);
             if !self.is_over.swap(true, Ordering::Relaxed) {
                 let stop = AtomicBool::new(false);
-                compact(&self.tables, Grain::Hour, i64::MAX, Duration::ZERO, &stop, |_, _| {})?;
+                compact(&self.tables, &CompactOptions::default(), &stop, |_, _| {})?;
             }
             found
         }

@@ -17,8 +17,9 @@ mod tables;
 mod watch;
 
 use anyhow::Context;
-use arguments::{Command, Fleet, GrainArgument};
+use arguments::{Command, Fleet, Source};
 use clap::{CommandFactory, Parser};
+use compare::Baseline;
 use queries::{Question, checked_id};
 use serve::ListenPlaces;
 use std::collections::BTreeSet;
@@ -33,7 +34,7 @@ use toll_sys::number_format::format_megabytes;
 use toll_sys::prometheus::MetricsListener;
 use toll_sys::signals;
 use toll_sys::units::Percent;
-use toll_tables::{Grain, Location};
+use toll_tables::{CompactOptions, Location};
 
 /// Exit code of what a signal ended.
 const INTERRUPTED: u8 = 130;
@@ -70,8 +71,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Coverage { source } => (Question::Sql(queries::COVERAGE.to_owned()), source),
         Command::Hosts { source } => (Question::Sql(queries::HOSTS.to_owned()), source),
         Command::Sql { statement, source } => (Question::Sql(statement), source),
-        Command::Compact { tables, grain, older_than, keep_replaced } => {
-            return compact(&tables, grain, older_than, keep_replaced);
+        Command::Compact { tables, grain, older_than, newer_than, keep_replaced } => {
+            let now_us = now_us()?;
+            let options = CompactOptions {
+                grain: grain.into(),
+                since_us: newer_than.map_or(i64::MIN, |age| now_us.saturating_sub(to_us(age))),
+                until_us: now_us.saturating_sub(to_us(older_than)),
+                keep_replaced,
+            };
+            return compact(&tables, &options);
         }
         Command::Watch {
             tables,
@@ -130,21 +138,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             return simulate(&like, &tables, simulate::Plan { hosts, days, begin_us, seed });
         }
         Command::Compare { with, min_change: Percent(min_change_pct), source } => {
-            let baseline = with.baseline()?;
-            let tables = source.open()?;
-            let ask = async || {
-                let of = source.chosen(&tables).await?;
-                compare::sides(&tables, source.range(), &baseline, of).await
-            };
-            let (before, after) = runtime.block_on(tables.workers().answer_with_retries(ask))?;
-            let comparison = toll_digest::compare::compare(&before, &after, min_change_pct);
-            if source.json {
-                toll_digest::compare::write_json(&comparison, &mut out)?;
-            } else {
-                toll_digest::compare::write_report(&comparison, &mut out)?;
-            }
-            out.flush()?;
-            return Ok(ExitCode::SUCCESS);
+            return compare(&runtime, &with.baseline()?, min_change_pct, &source, &mut out);
         }
     };
     let tables = source.open()?;
@@ -172,20 +166,39 @@ fn poll(plan: &poll::Plan, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     Ok(if was_stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-fn compact(
-    root: &Location,
-    grain: GrainArgument,
-    older_than: Duration,
-    keep_replaced: Duration,
+fn compare(
+    runtime: &tokio::runtime::Runtime,
+    baseline: &Baseline,
+    min_change_pct: f64,
+    source: &Source,
+    out: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
-    let grain = match grain {
-        GrainArgument::TenMinutes => Grain::TenMinutes,
-        GrainArgument::Hour => Grain::Hour,
-        GrainArgument::Day => Grain::Day,
+    let tables = source.open()?;
+    let ask = async || {
+        let of = source.chosen(&tables).await?;
+        compare::sides(&tables, source.range(), baseline, of).await
     };
-    let until_us = now_us()?.saturating_sub(to_us(older_than));
+    let sides = runtime.block_on(tables.workers().answer_with_retries(ask))?;
+    if sides.straddling > 0 {
+        writeln!(
+            std::io::stderr(),
+            "toll-fleet: on neither side are the {} queries of stretches that begin before its end and end after it",
+            sides.straddling
+        )?;
+    }
+    let comparison = toll_digest::compare::compare(&sides.baseline, &sides.compared, min_change_pct);
+    if source.json {
+        toll_digest::compare::write_json(&comparison, out)?;
+    } else {
+        toll_digest::compare::write_report(&comparison, out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compact(root: &Location, options: &CompactOptions) -> anyhow::Result<ExitCode> {
     let stop = stop_at_signals()?;
-    let done = toll_tables::compact(&root.open()?, grain, until_us, keep_replaced, &stop, |done, all| {
+    let done = toll_tables::compact(&root.open()?, options, &stop, |done, all| {
         show_progress(done, all, "stretches");
     })?;
     end_progress()?;

@@ -154,6 +154,27 @@ fn a_class_that_became_slower_is_found_and_no_other_is_reported() {
 }
 
 #[test]
+fn a_merged_hour_around_a_moment_is_on_neither_side_of_it() {
+    let root = tempfile::tempdir().unwrap();
+    write_changed(root.path());
+    compact(root.path(), "hour");
+    let compared = |at: &str| {
+        let output = fleet(&["compare", "--json", "--at", at], root.path());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let compared: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let class = &compared["classes"][0];
+        (number(&class["before"], "count"), number(&class["after"], "count"), said)
+    };
+    // Of a class on all hosts in an hour.
+    let hour = 6.0 * 20.0 * 60.0;
+    let (before, after, said) = compared("2025-11-26 15:30");
+    assert_eq!((before, after), (hour, 2.0 * hour), "{said}");
+    assert!(said.contains(&format!("are the {} queries of stretches", 6.0 * hour)), "{said}");
+    assert_eq!(compared("2025-11-26 15:00"), (hour, 3.0 * hour, String::new()));
+}
+
+#[test]
 fn a_host_that_is_slower_for_the_same_queries_comes_first_with_the_class_that_is() {
     let root = tempfile::tempdir().unwrap();
     write_changed(root.path());

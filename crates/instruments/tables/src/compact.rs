@@ -8,7 +8,7 @@
 use super::column::{Column, table_bytes};
 use super::column_reader::TableReader;
 use super::fold::FoldedFiles;
-use super::manifest::{ALL_DAYS, Manifest, ManifestFile, live_files, read_manifests};
+use super::manifest::{Manifest, ManifestFile, live_files, read_manifests};
 use super::merge::{coverage_rows, merge_coverage, merge_texts, text_rows};
 use super::place::{self, HOUR_US, Span, Table};
 use super::rows::{coverage_table, text_table};
@@ -75,54 +75,69 @@ pub struct Compacted {
     pub bytes_after: u64,
 }
 
-/// Merges all stretches that end at or before `until_us`. What it replaces it removes once that is so old as `keep_replaced`.
-/// `progress` gets the stretches done, and all there are.
+/// Which files are merged, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct CompactOptions {
+    pub grain: Grain,
+    /// Days that end before it are not looked at: of each day that is, all manifests are read. Unix time, microseconds.
+    pub since_us: i64,
+    /// Only stretches that end at or before it.
+    pub until_us: i64,
+    /// What was replaced is removed once that is so long ago.
+    pub keep_replaced: Duration,
+}
+
+impl Default for CompactOptions {
+    /// All there is, to hours; nothing of what is replaced stays.
+    fn default() -> Self {
+        Self { grain: Grain::Hour, since_us: i64::MIN, until_us: i64::MAX, keep_replaced: Duration::ZERO }
+    }
+}
+
+/// Merges all stretches that have ended, day after day: in memory are the manifests of one. `progress` gets the stretches done,
+/// and all there are.
 ///
 /// # Errors
 /// A file is not as its manifest says, or cannot be written: what is done until then is whole.
 pub fn compact(
     store: &Arc<dyn Store>,
-    grain: Grain,
-    until_us: i64,
-    keep_replaced: Duration,
+    options: &CompactOptions,
     stop: &AtomicBool,
     mut progress: impl FnMut(u64, u64),
 ) -> anyhow::Result<Compacted> {
     let mut lock = Arc::clone(store).lock()?;
     let store = &**store;
-    let mut replaced = Replaced { keep: keep_replaced, waiting: VecDeque::new() };
+    let mut replaced = Replaced { keep: options.keep_replaced, waiting: VecDeque::new() };
     let mut done = Compacted::default();
-    let passes = grain.passes();
-    let mut manifests = read_manifests(store, ALL_DAYS)?;
-    // A compaction may have been killed before it had removed what it had replaced.
-    replaced.add(replaced_files(store, &manifests)?);
-    let all = passes.iter().map(|pass| due(&manifests, pass, until_us).len() as u64).sum();
-    for pass in &passes {
-        // What the pass before has made.
-        if done.stretches > 0 {
-            manifests = read_manifests(store, ALL_DAYS)?;
-        }
-        for (span, groups) in due(&manifests, pass, until_us) {
-            progress(done.stretches, all);
-            if stop.load(Ordering::Relaxed) {
-                return Ok(done);
+    let passes = options.grain.passes();
+    let days = days_to_do(store, options, &mut *lock, &mut replaced)?;
+    let all = days.iter().map(|(_, stretches)| stretches).sum();
+    for &(day, _) in &days {
+        for pass in &passes {
+            // The second sees what the first has made.
+            let manifests = read_manifests(store, day..=day)?;
+            for (span, groups) in due(&manifests, pass, options.until_us) {
+                progress(done.stretches, all);
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(done);
+                }
+                let mut merge = Merge {
+                    store,
+                    lock: &mut *lock,
+                    span,
+                    grain_us: pass.grain_us,
+                    manifest: Manifest { grain_us: pass.grain_us, ..Manifest::new() },
+                };
+                for (&(table, shard), files) in &groups {
+                    merge.merge(table, shard, files)?;
+                }
+                let manifest = merge.manifest;
+                done.add(groups.values().flatten(), &manifest.files);
+                let name = hash(manifest.replaces.iter());
+                manifest.write(store, span.day(), &name)?;
+                replaced.add(manifest.replaces);
+                replaced.remove_old(store)?;
             }
-            let mut merge = Merge {
-                store,
-                lock: &mut *lock,
-                span,
-                grain_us: pass.grain_us,
-                manifest: Manifest { grain_us: pass.grain_us, ..Manifest::new() },
-            };
-            for (&(table, shard), files) in &groups {
-                merge.merge(table, shard, files)?;
-            }
-            let manifest = merge.manifest;
-            done.add(groups.values().flatten(), &manifest.files);
-            let name = hash(manifest.replaces.iter());
-            manifest.write(store, span.day(), &name)?;
-            replaced.add(manifest.replaces);
-            replaced.remove_old(store)?;
         }
     }
     while !replaced.waiting.is_empty() {
@@ -130,11 +145,36 @@ pub fn compact(
             return Ok(done);
         }
         lock.renew()?;
-        std::thread::sleep(POLL_INTERVAL.min(keep_replaced));
+        std::thread::sleep(POLL_INTERVAL.min(options.keep_replaced));
         replaced.remove_old(store)?;
     }
-    remove_dead(store)?;
+    days.iter().try_for_each(|(day, _)| remove_dead(store, *day))?;
     Ok(done)
+}
+
+/// Days (since 1970) with something to merge or to remove, and the stretches that each merges.
+fn days_to_do(
+    store: &dyn Store,
+    options: &CompactOptions,
+    lock: &mut dyn Lock,
+    replaced: &mut Replaced,
+) -> anyhow::Result<Vec<(i64, u64)>> {
+    let mut days = Vec::new();
+    for (day, _) in place::day_directories(store, "manifests")? {
+        if Span::Day(day).end_us() <= options.since_us {
+            continue;
+        }
+        lock.renew()?;
+        let manifests = read_manifests(store, day..=day)?;
+        // A compaction may have been killed before it had removed what it had replaced.
+        replaced.add(replaced_files(store, day, &manifests)?);
+        let passes = options.grain.passes();
+        let stretches = passes.iter().map(|pass| due(&manifests, pass, options.until_us).len() as u64).sum();
+        if stretches > 0 || dead(&manifests).next().is_some() {
+            days.push((day, stretches));
+        }
+    }
+    Ok(days)
 }
 
 /// Files that count no more, in the order in which they were replaced.
@@ -325,24 +365,35 @@ fn hash<'a>(paths: impl Iterator<Item = &'a String>) -> String {
     place::hex(&hash.finalize()[..16])
 }
 
-/// Files that count no more and are there. They stay named in the manifest of what replaced them, so that a file which arrives
-/// again is not counted.
-fn replaced_files(store: &dyn Store, manifests: &BTreeMap<String, Manifest>) -> anyhow::Result<Vec<String>> {
+/// Files of a day that count no more and are there. They stay named in the manifest of what replaced them, so that a file which
+/// arrives again is not counted.
+fn replaced_files(
+    store: &dyn Store,
+    day: i64,
+    manifests: &BTreeMap<String, Manifest>,
+) -> anyhow::Result<Vec<String>> {
     let replaced: HashSet<&String> = manifests.values().flat_map(|manifest| &manifest.replaces).collect();
     let mut found = Vec::new();
-    for table in Table::ALL {
-        let files = store.list_all(&place::table_directory(table.name()))?;
-        found.extend(files.into_iter().filter(|path| replaced.contains(path)));
+    if !replaced.is_empty() {
+        for table in Table::ALL {
+            let files = store.list_all(&place::day_directory(table.name(), day)?)?;
+            found.extend(files.into_iter().filter(|path| replaced.contains(path)));
+        }
     }
     Ok(found)
 }
 
-/// Removes manifests of which no file counts.
-fn remove_dead(store: &dyn Store) -> anyhow::Result<()> {
-    let manifests = read_manifests(store, ALL_DAYS)?;
+/// Manifests of which no file counts, and that replace none.
+fn dead(manifests: &BTreeMap<String, Manifest>) -> impl Iterator<Item = &String> {
     let live = live_files(manifests.values());
     let counts =
-        |manifest: &Manifest| manifest.files.iter().any(|file| live.contains_key(file.path.as_str()));
-    let dead = manifests.iter().filter(|(_, manifest)| manifest.replaces.is_empty() && !counts(manifest));
-    dead.map(|(path, _)| path).try_for_each(|path| store.remove(path))
+        move |manifest: &Manifest| manifest.files.iter().any(|file| live.contains_key(file.path.as_str()));
+    let dead =
+        manifests.iter().filter(move |(_, manifest)| manifest.replaces.is_empty() && !counts(manifest));
+    dead.map(|(path, _)| path)
+}
+
+fn remove_dead(store: &dyn Store, day: i64) -> anyhow::Result<()> {
+    let manifests = read_manifests(store, day..=day)?;
+    dead(&manifests).try_for_each(|path| store.remove(path))
 }

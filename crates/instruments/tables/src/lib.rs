@@ -24,7 +24,7 @@ mod spool;
 mod store;
 mod writer;
 
-pub use compact::{Compacted, Grain, compact};
+pub use compact::{CompactOptions, Compacted, Grain, compact};
 pub use fold::merge_digests;
 pub use manifest::{ALL_DAYS, Manifest, ManifestFile, is_empty, live_files, read_manifests};
 pub use merge::merge_texts;

@@ -39,7 +39,7 @@ impl Manifest {
     /// # Errors
     /// There is no room.
     pub fn write(&self, store: &dyn Store, day: i64, name: &str) -> anyhow::Result<()> {
-        let at = format!("{}/{name}.json", place::manifest_directory(day)?);
+        let at = format!("{}/{name}.json", place::day_directory("manifests", day)?);
         store.put(&at, &serde_json::to_vec(self)?)
     }
 }

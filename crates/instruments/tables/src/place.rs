@@ -159,20 +159,20 @@ pub fn shard_of(cluster: &str) -> u8 {
 /// # Errors
 /// No such day.
 pub fn shard_directory(table: Table, span: Span, shard: u8) -> anyhow::Result<String> {
-    let day = day_name(span.day())?;
+    let day = day_directory(table.name(), span.day())?;
     let hour = match span {
         Span::Hour(hour) => format!("{:02}", hour.rem_euclid(24)),
         Span::Day(_) => WHOLE_DAY.to_owned(),
     };
-    Ok(format!("{}/v={VERSION}/day={day}/hour={hour}/shard={shard:02}", table.name()))
+    Ok(format!("{day}/hour={hour}/shard={shard:02}"))
 }
 
-/// Directory of the manifests of a day.
+/// Directory of a day of a table or of the manifests.
 ///
 /// # Errors
 /// No such day.
-pub fn manifest_directory(day: i64) -> anyhow::Result<String> {
-    Ok(format!("manifests/v={VERSION}/day={}", day_name(day)?))
+pub fn day_directory(table: &str, day: i64) -> anyhow::Result<String> {
+    Ok(format!("{}/day={}", table_directory(table), day_name(day)?))
 }
 
 /// Directory of a table or of the manifests.
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(table_of_path(&of_cluster), Some(Table::ClusterDigests));
         assert_eq!(folded_path(&of_cluster, Table::FleetDigests), None);
         assert!(shard_directory(Table::Texts, Span::Hour(i64::MAX), 0).is_err());
-        assert_eq!(manifest_directory(day.day()).unwrap(), "manifests/v=1/day=2025-11-26");
+        assert_eq!(day_directory("manifests", day.day()).unwrap(), "manifests/v=1/day=2025-11-26");
         assert_eq!(day_of_directory("day=2025-11-26"), Some(hour.div_euclid(24)));
         assert_eq!(day_of_directory("day=2025-11-31"), None);
         let name = file_name("db1", [7; 16], 3);

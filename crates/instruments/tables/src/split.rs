@@ -49,11 +49,10 @@ impl<'a> SplittingSink<'a> {
         }
     }
 
-    /// For inputs that are the same each time: files that are merged by now count already.
-    #[must_use]
-    pub fn skipping_replaced(mut self) -> Self {
-        self.writer.set_replaced(ReplacedFiles::Skipped);
-        self
+    /// Of inputs that are the same each time, files that are merged by now count already; before the first time there are none.
+    /// Unless it is said, such files are refused.
+    pub fn set_replaced(&mut self, replaced: ReplacedFiles) {
+        self.writer.set_replaced(replaced);
     }
 
     /// The events that follow are of another input, of this host.

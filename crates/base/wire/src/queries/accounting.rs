@@ -2,6 +2,7 @@
 //! events.
 
 use crate::accounting::{DecodeAccounting, saturating_add_to, sums_to};
+use std::ops::Range;
 
 /// Maximum number of captures distinguished in one reading. Events and drops of further ones are unknown.
 const MAX_CAPTURES: usize = 1024;
@@ -51,6 +52,11 @@ impl QueriesAccounting {
     /// brought: not written in time, or damaged.
     pub fn missing_events(&self) -> u64 {
         self.events_missing
+    }
+
+    /// Captures, and the numbers of their events from the first block that was read to the last.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, Range<u64>)> {
+        self.stretches.iter().map(|range| (range.capture, range.first..range.end))
     }
 
     /// True if every byte counts in exactly one line.

@@ -6,7 +6,8 @@
 //! # Invariants
 //! A file is in one batch alone. Digested again after a kill, a batch has the same files, the same ID, and so the same tables.
 
-use super::destination::host_of_file;
+use super::capture_ends::NAME as CAPTURE_ENDS;
+use super::destination::{elsewhere_mark, host_of_file, place_in_order};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use toll_sys::{private_dir, private_file};
 const MAX_BYTES: u64 = 256 << 20;
 const BEGUN: &str = ".batch";
 const DIGESTED: &str = ".digested";
+const UNREAD: &str = ".unread";
 
 /// Files that are digested together.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Batch {
     /// Hexadecimal, 16 bytes.
     id: String,
     names: Vec<String>,
+    /// Of all or some of it there may be tables, which a compaction may have merged.
+    was_begun: bool,
 }
 
 impl Batch {
@@ -50,7 +54,7 @@ impl Batch {
         let mut found: Vec<(String, u64)> = received.map(|name| (name.clone(), bytes(&name))).collect();
         let open = open_files();
         found.retain(|(name, _)| !open.contains(&dir.join(name)));
-        found.sort();
+        found.sort_by(|(a, _), (b, _)| place_in_order(a).cmp(&place_in_order(b)));
         let mut bytes = 0_u64;
         let fits = |(_, more): &(String, u64)| {
             bytes = bytes.saturating_add(*more);
@@ -61,13 +65,13 @@ impl Batch {
             return Ok(None);
         }
         let id = format!("{:032x}", u128::from_be_bytes(private_dir::random_bytes()?));
-        let batch = Self { dir: dir.to_owned(), id, names };
+        let batch = Self { dir: dir.to_owned(), id, names, was_begun: false };
         private_file::write(&batch.list(BEGUN), &batch.names.join("\n"))?;
         Ok(Some(batch))
     }
 
     fn read(dir: &Path, id: &str, end: &str) -> Result<Self> {
-        let mut batch = Self { dir: dir.to_owned(), id: id.to_owned(), names: Vec::new() };
+        let mut batch = Self { dir: dir.to_owned(), id: id.to_owned(), names: Vec::new(), was_begun: true };
         let path = batch.list(end);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -81,16 +85,40 @@ impl Batch {
         self.dir.join(format!(".{}{end}", self.id))
     }
 
+    pub fn hex_id(&self) -> &str {
+        &self.id
+    }
+
     /// Of the tables' names.
     pub fn id(&self) -> [u8; 16] {
         let number = u128::from_str_radix(&self.id, 16).unwrap_or_default();
         number.to_be_bytes()
     }
 
+    /// It was taken before, and may be digested in part.
+    pub fn was_begun(&self) -> bool {
+        self.was_begun
+    }
+
     /// Host and path of each file that is there.
     pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         let paths = self.names.iter().filter_map(|name| Some((host_of_file(name)?, self.dir.join(name))));
         paths.filter(|(_, path)| path.is_file())
+    }
+
+    /// Keeps a file of the batch that a reader of this version cannot read all of. The answer: under which name.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn keep_unread(path: &Path) -> Result<PathBuf> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(UNREAD);
+        let kept = PathBuf::from(name);
+        match std::fs::hard_link(path, &kept) {
+            // By an earlier attempt.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(kept),
+            linked => linked.with_context(|| format!("cannot make {}", kept.display())).map(|()| kept),
+        }
     }
 
     /// The tables have all of it.
@@ -105,7 +133,8 @@ impl Batch {
 
     fn remove_files(&self) -> Result<()> {
         let paths = self.names.iter().map(|name| self.dir.join(name));
-        for path in paths.chain([self.list(DIGESTED)]) {
+        let marks = paths.clone().map(|path| elsewhere_mark(&path));
+        for path in paths.chain(marks).chain([self.list(DIGESTED)]) {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("cannot remove {}", path.display()));
@@ -117,10 +146,12 @@ impl Batch {
     }
 }
 
-/// A list that a kill cut short: `.ID.batch.RANDOM.part`.
+/// A list that a kill cut short, such as `.ID.batch.RANDOM.part`.
 fn is_unfinished(name: &str) -> bool {
     let list = name.strip_suffix(".part").and_then(|rest| rest.rsplit_once('.'));
-    list.is_some_and(|(list, _)| id_of(list, BEGUN).or_else(|| id_of(list, DIGESTED)).is_some())
+    list.is_some_and(|(list, _)| {
+        list == CAPTURE_ENDS || id_of(list, BEGUN).or_else(|| id_of(list, DIGESTED)).is_some()
+    })
 }
 
 fn names_in(dir: &Path) -> Result<Vec<String>> {
@@ -159,8 +190,10 @@ mod tests {
         // Killed, while another list was written, and begun again.
         let id = "1".repeat(32);
         write(&format!(".{id}{BEGUN}.aBc9.part"));
+        write(&format!("{CAPTURE_ENDS}.aBc9.part"));
         let again = Batch::take(dir.path(), open).unwrap().unwrap();
-        assert_eq!(again, first);
+        assert_eq!((names(&again), again.id()), (names(&first), first.id()));
+        assert!(again.was_begun() && !first.was_begun());
         again.finish().unwrap();
         let second = Batch::take(dir.path(), HashSet::new).unwrap().unwrap();
         assert_eq!(names(&second), ["db1-20231114-221330.queries", "db2-20231114-221320.queries"]);

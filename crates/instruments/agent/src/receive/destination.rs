@@ -18,6 +18,8 @@ use toll_wire::stream_protocol::{StreamContent, StreamId};
 /// A name of a host in the name of a file has no more letters.
 const MAX_HOST_NAME: usize = 64;
 
+const QUERIES: &str = "queries";
+
 /// Streams of hosts with one name that begin within a second: there are no more of them.
 const MAX_SAME_NAME: u32 = 10_000;
 
@@ -88,6 +90,8 @@ pub struct StreamFiles {
     files: Series,
     /// Of files in a directory.
     journal: Option<Journal>,
+    /// Other receivers have chunks between those written here and the next.
+    was_elsewhere: bool,
 }
 
 #[derive(Debug)]
@@ -106,7 +110,7 @@ impl StreamFiles {
     pub fn new(place: StreamDestination, host: &str, holds: StreamContent) -> Self {
         let extension = match holds {
             StreamContent::Pcapng => "pcapng",
-            StreamContent::Queries => "queries",
+            StreamContent::Queries => QUERIES,
         };
         Self {
             destination: place,
@@ -115,7 +119,13 @@ impl StreamFiles {
             open: None,
             files: Series::default(),
             journal: None,
+            was_elsewhere: false,
         }
+    }
+
+    /// The next chunk is not the one after those written here: others have them, or nobody.
+    pub fn goes_on_from_elsewhere(&mut self) {
+        self.was_elsewhere = true;
     }
 
     /// From now on keeps the journal of this stream, if its files are in a directory. The answer: the chunk that it wants
@@ -156,7 +166,7 @@ impl StreamFiles {
         }
         let mut written = 0;
         if self.open.is_none() {
-            written += self.start_file(opening, first_ns)?;
+            written += self.start_recorded_file(opening, first_ns, next_chunk)?;
         }
         let begin = self.open.as_ref().map_or(0, |open| open.bytes);
         written += self.write_whole(items)?;
@@ -193,6 +203,14 @@ impl StreamFiles {
         if let Some(journal) = self.journal.take() {
             journal.remove();
         }
+    }
+
+    /// A file for the chunk before `next_chunk`. If the receiver is killed before that is recorded, its items are cut off this
+    /// file, and not off the one before.
+    fn start_recorded_file(&mut self, opening: &[u8], first_ns: u64, next_chunk: u64) -> Result<u64> {
+        let written = self.start_file(opening, first_ns)?;
+        self.record(next_chunk.saturating_sub(1)).inspect_err(|_| self.drop_new_file())?;
+        Ok(written)
     }
 
     fn record(&mut self, next_chunk: u64) -> Result<()> {
@@ -243,15 +261,18 @@ impl StreamFiles {
         };
         if let Some((path, file)) = &created {
             self.files.add(path, file)?;
+            // Of packets nobody counts what is missing.
+            if std::mem::take(&mut self.was_elsewhere) && self.extension == QUERIES {
+                let mark = elsewhere_mark(path);
+                private_file::create(&mark).with_context(|| format!("cannot make {}", mark.display()))?;
+            }
         }
         let file = created.map(|(_, file)| file);
         self.open = Some(OpenFile { file, bytes: 0, first_ns, has_items: false, is_finished: false });
         let written = match self.write_whole(opening) {
             Ok(written) => written,
             Err(error) => {
-                // Nothing is in it, and another attempt makes another.
-                self.open = None;
-                self.files.remove_newest();
+                self.drop_new_file();
                 return Err(error);
             }
         };
@@ -259,6 +280,12 @@ impl StreamFiles {
             self.files.keep_newest(keep);
         }
         Ok(written)
+    }
+
+    /// Nothing is in it, and another attempt makes another.
+    fn drop_new_file(&mut self) {
+        self.open = None;
+        self.files.remove_newest();
     }
 
     fn create_in(&self, dir: &Path, first_ns: u64) -> Result<(PathBuf, File)> {
@@ -316,6 +343,24 @@ pub fn host_of_file(name: &str) -> Option<&str> {
     (is_ours && !host.is_empty()).then_some(host)
 }
 
+/// Files of a host in the order in which they were begun.
+pub fn place_in_order(name: &str) -> (&str, u32) {
+    let stem = name.strip_suffix(".queries").unwrap_or(name);
+    let numbered = stem.rsplit_once('-').filter(|(_, number)| number.len() < 6);
+    let number = numbered.and_then(|(stem, number)| Some((stem, number.parse().ok()?)));
+    number.unwrap_or((stem, 1))
+}
+
+/// An empty file beside one that goes on from another receiver's: whoever reads it cannot tell what is missing before.
+pub fn elsewhere_mark(path: &Path) -> PathBuf {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    path.with_file_name(format!(".{name}.elsewhere"))
+}
+
+pub fn goes_on_from_elsewhere(path: &Path) -> bool {
+    elsewhere_mark(path).exists()
+}
+
 /// Letters, digits and `._-` of a host's name, never one that hides the file.
 fn file_name(host: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
@@ -371,6 +416,26 @@ mod tests {
     }
 
     #[test]
+    fn items_of_a_new_file_that_are_not_recorded_are_cut_off_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let rotation = Rotation { limits: Rotate { bytes: Some(4), every: None }, keep: None };
+        let mut files = writing(dir.path(), rotation);
+        assert_eq!(files.keep_journal([7; 16], None).unwrap(), None);
+        files.append(b"<", b"aaa", BEGUN, 1).unwrap();
+        files.close().unwrap();
+        files.start_recorded_file(b"<", BEGUN + SECOND, 2).unwrap();
+        let second = files.open_file().unwrap().to_owned();
+        // Killed behind this.
+        std::fs::write(&second, "<bbb").unwrap();
+        drop(files);
+        let _lock = crate::receive::journal::recover(dir.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&second).unwrap(), "<");
+        assert_eq!(writing(dir.path(), rotation).keep_journal([7; 16], None).unwrap(), Some(1));
+        let first = dir.path().join("web_.._1-20231114-221320.pcapng");
+        assert_eq!(std::fs::read_to_string(first).unwrap(), "<aaa");
+    }
+
+    #[test]
     fn no_file_is_written_over_and_a_stream_of_nothing_has_one_too() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
@@ -392,6 +457,16 @@ mod tests {
         ]
         .map(host_of_file);
         assert_eq!(hosts, [Some("db-1"), Some("db1"), None, None, None, None]);
+        let mut names = [
+            "db1-20231114-221321.queries",
+            "db1-20231114-221320-10.queries",
+            "db1-20231114-221320-2.queries",
+            "db1-20231114-221320.queries",
+        ];
+        names.sort_by_key(|name| place_in_order(name));
+        let parts = names.map(place_in_order);
+        let begun = "db1-20231114-221320";
+        assert_eq!(parts, [(begun, 1), (begun, 2), (begun, 10), ("db1-20231114-221321", 1)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! inspects a stream: it is written unchanged.
 
 mod batch;
+mod capture_ends;
 mod connection;
 mod destination;
 mod journal;

@@ -48,8 +48,11 @@ impl ReceivedStream {
         let host = sender.unwrap_or(hello.host);
         let mut writing = StreamFiles::new(destination, host, hello.content);
         // Chunks that are gone at both ends are not waited for.
-        let next_chunk =
-            writing.keep_journal(hello.stream, sender)?.map_or(hello.first, |next| next.max(hello.first));
+        let known = writing.keep_journal(hello.stream, sender)?;
+        let next_chunk = known.map_or(hello.first, |next| next.max(hello.first));
+        if known.unwrap_or(0) < next_chunk {
+            writing.goes_on_from_elsewhere();
+        }
         let host = match strip_control(host) {
             host if host.is_empty() => "a host without a name".into(),
             host => host,

@@ -1,6 +1,8 @@
 //! Digests of received files, as tables: a thread beside those of the streams.
 
 use super::batch::Batch;
+use super::capture_ends::CaptureEnds;
+use super::destination::goes_on_from_elsewhere;
 use crate::table_options::TableOptions;
 use anyhow::{Context, Result};
 use std::collections::HashSet;
@@ -11,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toll_tables::{Source, SplittingSink, TableWriter};
+use toll_sys::count_format::format_count;
+use toll_tables::{ReplacedFiles, Source, SplittingSink, TableWriter};
 use toll_wire::queries::Reader;
 
 /// How often files are looked for. Each batch writes a file for each shard and table, and in a bucket each has its price.
@@ -114,18 +117,20 @@ fn digest_batches(
     open_files: &dyn Fn() -> HashSet<PathBuf>,
 ) -> Result<()> {
     while let Some(batch) = Batch::take(dir, open_files)? {
-        digest_batch(&batch, options)?;
+        digest_batch(dir, &batch, options)?;
         batch.finish()?;
     }
     Ok(())
 }
 
-fn digest_batch(batch: &Batch, options: &ReceivedTables) -> Result<()> {
+fn digest_batch(dir: &Path, batch: &Batch, options: &ReceivedTables) -> Result<()> {
     let writer = options.open(batch.id())?;
     // A batch is digested whole or again.
     let stop = AtomicBool::new(false);
-    let mut sink = SplittingSink::new(writer, options.every, &stop).skipping_replaced();
+    let mut sink = SplittingSink::new(writer, options.every, &stop);
+    sink.set_replaced(if batch.was_begun() { ReplacedFiles::Skipped } else { ReplacedFiles::New });
     let mut bytes = vec![0; READ_BYTES];
+    let mut ends = CaptureEnds::read(dir, batch.hex_id());
     for (host, path) in batch.files() {
         sink.begin_input_of(host, TYPE);
         let mut events = Reader::default();
@@ -138,7 +143,19 @@ fn digest_batch(batch: &Batch, options: &ReceivedTables) -> Result<()> {
             events.feed(&bytes[..read], &mut sink);
         }
         events.finish();
-        sink.end_input(events.accounting().missing_events())?;
+        let newer = events.accounting().blocks_newer;
+        if newer > 0 {
+            let kept = Batch::keep_unread(&path)?;
+            tracing::warn!(
+                "{host} sends what only a newer toll can read: {} is kept with {} that are in no table. Install that version \
+                 here, then: toll digest --parquet",
+                kept.display(),
+                format_count(newer, "block"),
+            );
+        }
+        let before = ends.add(events.accounting(), !goes_on_from_elsewhere(&path));
+        sink.end_input(before.saturating_add(events.accounting().missing_events()))?;
     }
-    sink.finish()
+    sink.finish()?;
+    ends.write()
 }

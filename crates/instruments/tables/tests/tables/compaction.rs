@@ -7,10 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use toll_tables::{
-    ALL_DAYS, Grain, Listed, Location, Lock, RowSet, Source, SplittingSink, Store, TableWriter, compact,
-    live_files, read_manifests,
+    ALL_DAYS, CompactOptions, Grain, Listed, Location, Lock, ReplacedFiles, RowSet, Source, SplittingSink,
+    Store, TableWriter, compact, live_files, read_manifests,
 };
 use toll_wire::event::Sink;
+
+fn merged_until(until_us: i64) -> CompactOptions {
+    CompactOptions { until_us, ..CompactOptions::default() }
+}
 
 #[test]
 fn stretches_of_a_grain_stay_apart_and_a_row_of_a_longer_one_is_kept() {
@@ -23,8 +27,8 @@ fn stretches_of_a_grain_stay_apart_and_a_row_of_a_longer_one_is_kept() {
     };
     let merge = |grain, days: i64| {
         let until_us = BEGIN_US + days * 1_440 * MINUTE_US;
-        compact(&store(root.path()), grain, until_us, Duration::ZERO, &AtomicBool::new(false), |_, _| {})
-            .unwrap()
+        let options = CompactOptions { grain, ..merged_until(until_us) };
+        compact(&store(root.path()), &options, &AtomicBool::new(false), |_, _| {}).unwrap()
     };
     // Minutes since the begin, queries, and width in minutes.
     let found = |table: &str, n: &str| {
@@ -64,15 +68,7 @@ fn rows_of_a_cluster_stand_without_hosts_too_and_follow_what_is_late() {
     };
     let merge = || {
         let until_us = BEGIN_US + 60 * MINUTE_US;
-        compact(
-            &store(root.path()),
-            Grain::Hour,
-            until_us,
-            Duration::ZERO,
-            &AtomicBool::new(false),
-            |_, _| {},
-        )
-        .unwrap()
+        compact(&store(root.path()), &merged_until(until_us), &AtomicBool::new(false), |_, _| {}).unwrap()
     };
     write("db1", "shop", &[(0, 100), (1, 7)]);
     write("db2", "shop", &[(0, 100), (0, 300)]);
@@ -112,19 +108,39 @@ fn what_is_read_again_is_refused_once_it_is_merged() {
     };
     read(3).unwrap();
     read(5).unwrap();
-    let merged = compact(
-        &store(root.path()),
-        Grain::Hour,
-        BEGIN_US + 60 * MINUTE_US,
-        Duration::ZERO,
-        &stop,
-        |_, _| {},
-    )
-    .unwrap();
+    let options = merged_until(BEGIN_US + 60 * MINUTE_US);
+    let merged = compact(&store(root.path()), &options, &stop, |_, _| {}).unwrap();
     assert_eq!((merged.rows_before, merged.rows_after), (11, 3), "five rows, five of coverage, one text");
     let error = format!("{:#}", read(8).unwrap_err());
     assert!(error.contains("day=2025-11-26 are merged"), "{error}");
     assert_eq!(rows(root.path(), "digests").iter().map(|row| int(row, "n")).sum::<i64>(), 5);
+}
+
+#[test]
+fn days_that_ended_before_are_left_as_they_are() {
+    let root = tempfile::tempdir().unwrap();
+    let day = 1_440;
+    let mut writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES).unwrap();
+    // Two minutes of each day.
+    for minute in [0, 1, day, day + 1] {
+        add(&mut writer, minute, &[(0, 100)]).unwrap();
+    }
+    writer.flush().unwrap();
+    let merge = |since_us| {
+        let options = CompactOptions { since_us, ..CompactOptions::default() };
+        compact(&store(root.path()), &options, &AtomicBool::new(false), |_, _| {}).unwrap()
+    };
+    // A day ends where the next one begins.
+    let second_day = (BEGIN_US + day * MINUTE_US).div_euclid(86_400_000_000) * 86_400_000_000;
+    assert_eq!(merge(second_day + 86_400_000_000), toll_tables::Compacted::default());
+    let merged = merge(second_day);
+    assert_eq!(
+        (merged.stretches, merged.rows_before > merged.rows_after),
+        (2, true),
+        "an hour, then its day"
+    );
+    assert_eq!(merge(i64::MIN).rows_before, merged.rows_before, "the first day alone is left");
+    assert_eq!(merge(i64::MIN), toll_tables::Compacted::default());
 }
 
 #[test]
@@ -135,7 +151,8 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
     let read = |merge_between: bool| {
         for _ in 0..2 {
             let writer = TableWriter::open(store(root.path()), source(), TEN_MINUTES * 200).unwrap();
-            let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop).skipping_replaced();
+            let mut sink = SplittingSink::new(writer, Duration::from_secs(60), &stop);
+            sink.set_replaced(ReplacedFiles::Skipped);
             for (host, minute) in [("db1", 0), ("db2", 1), ("db2", midnight)] {
                 sink.begin_input_of(host, "queries");
                 sink.on_event(&event(BEGIN_US + minute * MINUTE_US));
@@ -144,15 +161,8 @@ fn what_is_read_again_as_it_was_counts_once_though_a_part_is_merged() {
             sink.finish().unwrap();
             if merge_between {
                 // The first day alone.
-                compact(
-                    &store(root.path()),
-                    Grain::Hour,
-                    BEGIN_US + 60 * MINUTE_US,
-                    Duration::ZERO,
-                    &stop,
-                    |_, _| {},
-                )
-                .unwrap();
+                let options = merged_until(BEGIN_US + 60 * MINUTE_US);
+                compact(&store(root.path()), &options, &stop, |_, _| {}).unwrap();
             }
         }
         let live = RowSet::read(&*store(root.path())).unwrap().digests;
@@ -197,7 +207,9 @@ impl Store for Overlapped {
         if dir.starts_with("manifests/v=1/day=") && !self.is_over.swap(true, Ordering::Relaxed) {
             let until_us = BEGIN_US + 60 * MINUTE_US;
             let stop = AtomicBool::new(false);
-            compact(&self.tables, Grain::Hour, until_us, self.keep_replaced, &stop, |_, _| {})?;
+            let keep_replaced = self.keep_replaced;
+            let options = CompactOptions { keep_replaced, ..merged_until(until_us) };
+            compact(&self.tables, &options, &stop, |_, _| {})?;
         }
         listed
     }
@@ -246,7 +258,9 @@ fn what_is_replaced_is_there_for_a_while_and_removed_by_the_next_run_where_that_
     };
     let digests = || all_files(&root.path().join("digests"));
     let merge = |keep, stop: &AtomicBool| {
-        compact(&store(root.path()), Grain::Hour, BEGIN_US + 60 * MINUTE_US, keep, stop, |_, _| {}).unwrap()
+        let until_us = BEGIN_US + 60 * MINUTE_US;
+        let options = CompactOptions { keep_replaced: keep, ..merged_until(until_us) };
+        compact(&store(root.path()), &options, stop, |_, _| {}).unwrap()
     };
     write(1);
     write(2);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_agent::capture::chunk_queue::ChunkSink;
 use toll_stats::random::Rng;
-use toll_tables::{Grain, Location, RowSet, Store, compact};
+use toll_tables::{CompactOptions, Location, RowSet, Store, compact};
 use toll_wire::event::{CommandKind, Event};
 use toll_wire::queries::{BlockCompressor, Encoder};
 
@@ -29,6 +29,10 @@ struct QuerySender {
     encoder: Encoder,
     compressor: BlockCompressor,
     chunks: u64,
+    /// Events that never went out, of chunks between those that did.
+    lost: i64,
+    /// Of chunks behind the last that did.
+    lost_since: i64,
 }
 
 impl QuerySender {
@@ -40,18 +44,38 @@ impl QuerySender {
             encoder: Encoder::new(capture),
             compressor: BlockCompressor::new().unwrap(),
             chunks: 0,
+            lost: 0,
+            lost_since: 0,
         }
     }
 
     /// As after a kill of a sender whose chunks were acknowledged: another stream, without an end of the one before.
     fn start_again(&mut self, address: &str, key: &str, capture: u64) {
         wait_until("all is acknowledged", || self.stream.buffer_fill().bytes().0 == 0);
-        let chunks = self.chunks;
-        *self = Self { chunks, ..Self::start(address, key, capture) };
+        let Self { chunks, lost, .. } = *self;
+        *self = Self { chunks, lost, ..Self::start(address, key, capture) };
+        self.send_chunk();
+    }
+
+    /// As where there is no memory for it.
+    fn lose_chunk(&mut self) {
+        self.encode_chunk();
+        self.lost_since += CHUNK_EVENTS as i64;
     }
 
     fn send_chunk(&mut self) {
-        let (mut plain, mut block) = (Vec::new(), Vec::new());
+        let plain = self.encode_chunk();
+        let mut block = Vec::new();
+        self.compressor.compress(&plain, &mut block).unwrap();
+        let begin_ns = BEGIN_NS + self.chunks * STEP_NS;
+        let end_ns = begin_ns + CHUNK_EVENTS * 1_000_000;
+        self.stream.write_chunk(&block, CHUNK_EVENTS, begin_ns, end_ns).unwrap();
+        self.chunks += 1;
+        self.lost += std::mem::take(&mut self.lost_since);
+    }
+
+    fn encode_chunk(&mut self) -> Vec<u8> {
+        let mut plain = Vec::new();
         let begin_ns = BEGIN_NS + self.chunks * STEP_NS;
         for number in 0..CHUNK_EVENTS {
             let text =
@@ -68,19 +92,20 @@ impl QuerySender {
                 &mut plain,
             );
         }
-        self.compressor.compress(&plain, &mut block).unwrap();
-        let end_ns = begin_ns + CHUNK_EVENTS * 1_000_000;
-        self.stream.write_chunk(&block, CHUNK_EVENTS, begin_ns, end_ns).unwrap();
-        self.chunks += 1;
+        plain
     }
 }
 
-/// Queries and their time by host.
-fn sums(tables: &Path) -> BTreeMap<String, (i64, i64)> {
-    let mut sums = BTreeMap::<String, (i64, i64)>::new();
-    for row in RowSet::read(&*store(tables)).unwrap().digests {
-        let (n, time_ns) = sums.entry(row.host).or_default();
+/// Queries, their time, and events that were lost, by host.
+fn sums(tables: &Path) -> BTreeMap<String, (i64, i64, i64)> {
+    let mut sums = BTreeMap::<String, (i64, i64, i64)>::new();
+    let rows = RowSet::read(&*store(tables)).unwrap();
+    for row in rows.digests {
+        let (n, time_ns, _) = sums.entry(row.host).or_default();
         (*n, *time_ns) = (*n + row.n, *time_ns + row.time_ns);
+    }
+    for row in rows.coverage {
+        sums.entry(row.host).or_default().2 += row.lost;
     }
     sums
 }
@@ -106,9 +131,7 @@ pub fn assert_once_over_kills(lab: &crate::lab::Lab, kills: u32) {
                 let until_us = i64::try_from(BEGIN_NS / 1_000).unwrap() + 100 * 86_400_000_000;
                 merged += compact(
                     &store(tables.as_ref()),
-                    Grain::Hour,
-                    until_us,
-                    Duration::ZERO,
+                    &CompactOptions { until_us, ..CompactOptions::default() },
                     &AtomicBool::new(false),
                     |_, _| {},
                 )
@@ -120,7 +143,13 @@ pub fn assert_once_over_kills(lab: &crate::lab::Lab, kills: u32) {
         });
         for _ in 0..kills {
             for sender in &mut senders {
-                (0..=draws.below(4)).for_each(|_| sender.send_chunk());
+                sender.send_chunk();
+                for _ in 0..draws.below(4) {
+                    if draws.below(4) == 0 {
+                        sender.lose_chunk();
+                    }
+                    sender.send_chunk();
+                }
             }
             std::thread::sleep(Duration::from_millis(draws.below(400)));
             receiver.take().unwrap().end("KILL");
@@ -144,14 +173,19 @@ pub fn assert_once_over_kills(lab: &crate::lab::Lab, kills: u32) {
     assert_eq!(receiver.end("TERM").code(), Some(0));
     let expected = |sender: &QuerySender| {
         let chunk_ns: u64 = (0..CHUNK_EVENTS).map(|number| 1_000 + number).sum();
-        ((sender.chunks * CHUNK_EVENTS) as i64, (sender.chunks * chunk_ns) as i64)
+        ((sender.chunks * CHUNK_EVENTS) as i64, (sender.chunks * chunk_ns) as i64, sender.lost)
     };
     let [first, second] = &senders;
+    assert!(first.lost + second.lost > 0, "nothing was lost, of which the account could tell");
     assert_eq!(
         sums(tables.as_ref()),
         BTreeMap::from([("db1".into(), expected(first)), ("db2".into(), expected(second))])
     );
-    // A stream that has not ended may come back: its journal stays.
+    // A stream that has not ended may come back: its journal stays, and how far it is digested.
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(left.iter().all(|path| path.extension().is_some_and(|end| end == "stream")), "{left:?}");
+    assert!(
+        left.iter()
+            .all(|path| path.extension().is_some_and(|end| end == "stream") || path.ends_with(".captures")),
+        "{left:?}"
+    );
 }
