@@ -17,6 +17,7 @@ import { drawLoad, loadOf } from './load';
 
 const REFRESH_MS = 60_000;
 const HOUR_US = 3_600e6;
+const CLOCKS_APART_US = HOUR_US;
 /** Up to the last figures there are; the last is all. */
 const RANGES: [string, number][] = [
   ['1 hour', HOUR_US],
@@ -77,8 +78,12 @@ const trouble = el('p', { class: 'notice missing', role: 'alert', hidden: true }
 function shownOf(extents: Extent[]): Shown {
   const own = extents.filter(extent => view.cluster === null || extent.cluster === view.cluster);
   const first = Math.min(...own.map(extent => extent.first_us));
-  const last = Math.max(...own.map(extent => extent.last_us));
+  const newest = Math.max(...own.map(extent => extent.last_us));
   const length = RANGES.find(([name]) => name === view.range)?.[1] ?? Infinity;
+  const now = Date.now() * 1000;
+  // A host whose clock is far ahead has no say in what the last hours are.
+  const isAhead = newest > now + CLOCKS_APART_US && first < now && length !== Infinity;
+  const last = isAhead ? now : newest;
   return {
     sinceUs: view.since ?? Math.max(first, last - length),
     untilUs: view.until ?? last,
