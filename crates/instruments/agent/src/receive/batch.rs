@@ -7,7 +7,7 @@
 //! A file is in one batch alone. Digested again after a kill, a batch has the same files, the same ID, and so the same tables.
 
 use super::capture_ends::NAME as CAPTURE_ENDS;
-use super::destination::{elsewhere_mark, host_of_file, place_in_order};
+use super::file_names::{elsewhere_mark, host_of_file, place_in_order};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

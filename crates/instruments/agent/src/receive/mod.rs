@@ -7,6 +7,7 @@ mod batch;
 mod capture_ends;
 mod connection;
 mod destination;
+mod file_names;
 mod journal;
 mod key;
 mod key_file;

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::capture_ends::CaptureEnds;
-use super::destination::goes_on_from_elsewhere;
+use super::file_names::goes_on_from_elsewhere;
 use crate::table_options::TableOptions;
 use anyhow::{Context, Result};
 use std::collections::HashSet;
