@@ -228,9 +228,8 @@ fn time_range(filters: &[Expr], column: &str) -> TimeRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::{rows, without_causes};
+    use crate::tables::rows;
     use datafusion::logical_expr::{col, lit};
-    use datafusion::physical_plan::collect;
     use datafusion::prelude::SessionContext;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
@@ -366,21 +365,6 @@ mod tests {
         let tables = write_tables(root.path());
         let overlapped = Overlapped { tables, is_over: AtomicBool::new(false) };
         assert_eq!(count(Arc::new(overlapped)).await.unwrap(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_file_that_is_removed_while_it_is_to_be_read_is_explained() {
-        let root = tempfile::tempdir().unwrap();
-        let tables = write_tables(root.path());
-        let session = SessionContext::new();
-        let table = LiveTable::new(Arc::clone(&tables), Table::Digests).unwrap();
-        session.register_table("digests", Arc::new(table)).unwrap();
-        let asked = session.sql("SELECT sum(n) FROM digests").await.unwrap();
-        let plan = asked.create_physical_plan().await.unwrap();
-        tables.remove_all("digests").unwrap();
-        let error = collect(plan, session.task_ctx()).await.unwrap_err();
-        let said = without_causes(&error).to_string();
-        assert!(said.contains("since the question began: ask again"), "{said}");
     }
 
     #[tokio::test]

@@ -14,7 +14,6 @@ use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::iter::successors;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -273,15 +272,5 @@ pub async fn rows(session: &SessionContext, sql: &str) -> anyhow::Result<Vec<Rec
 
 /// Its causes say the same again.
 pub fn without_causes(error: &DataFusionError) -> anyhow::Error {
-    let text = error.strip_backtrace();
-    let mut causes = successors(Some(error as &dyn Error), |cause| cause.source());
-    let is_gone =
-        causes.any(|cause| matches!(cause.downcast_ref(), Some(object_store::Error::NotFound { .. })));
-    if is_gone {
-        return anyhow::anyhow!(
-            "a compaction has removed a file since the question began: ask again, or let `toll-fleet compact` keep for longer \
-             what it replaces (--keep-replaced). {text}"
-        );
-    }
-    anyhow::Error::msg(text)
+    anyhow::Error::msg(error.strip_backtrace())
 }
