@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toll_digest::classes::{Limit, Settings};
 use toll_digest::{DigestResult, Format, Request};
 use toll_tables::{Stretch, TableWriter};
@@ -15,6 +15,9 @@ use toll_wire::decoder::Config;
 
 /// At the end, a reader that has taken nothing for so long is given up.
 const READER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// At the end, tables are waited for so long: a server that is slow may yet take them.
+const TABLES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Options of the digest and its format.
 pub struct PrintOptions {
@@ -68,6 +71,7 @@ pub struct DigestPrinter {
 #[derive(Default)]
 struct Shared {
     is_busy: AtomicBool,
+    is_writing_tables: AtomicBool,
     bytes: AtomicU64,
     error: Mutex<Option<anyhow::Error>>,
 }
@@ -108,7 +112,7 @@ impl DigestPrinter {
                         otlp.add(&done, request.limit, time.end_ns);
                     }
                     if let Some(tables) = &mut tables {
-                        add_to_tables(tables, &done, time);
+                        printer_shared.while_writing_tables(|| add_to_tables(tables, &done, time));
                     }
                     let printed = if is_one_of_many && request.format == Format::Json {
                         toll_digest::print_line(&request, &done, &mut out)
@@ -122,7 +126,7 @@ impl DigestPrinter {
                     }
                 }
                 if let Some(mut tables) = tables
-                    && let Err(error) = finish_tables(&mut tables)
+                    && let Err(error) = printer_shared.while_writing_tables(|| finish_tables(&mut tables))
                 {
                     printer_shared.set_error(error);
                 }
@@ -174,13 +178,21 @@ impl DigestPrinter {
     pub fn finish(&mut self, done: DigestResult, time: GatherTime) -> anyhow::Result<()> {
         self.print(done, time)?;
         self.digests = None;
-        let mut printed = self.bytes();
+        let (begun, mut printed) = (Instant::now(), self.bytes());
         loop {
             match self.ended.recv_timeout(READER_TIMEOUT) {
                 Ok(()) => return self.check(),
                 // A panic; its message is on standard error.
                 Err(RecvTimeoutError::Disconnected) => bail!("the thread that prints has ended by itself"),
                 Err(RecvTimeoutError::Timeout) if self.bytes() > printed => printed = self.bytes(),
+                Err(RecvTimeoutError::Timeout) if self.shared.is_writing_tables.load(Ordering::Acquire) => {
+                    if begun.elapsed() > TABLES_TIMEOUT {
+                        bail!(
+                            "the last digests are in no table: they could not be written within {} s",
+                            TABLES_TIMEOUT.as_secs()
+                        );
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(anyhow!(
                         "cannot print the digest: no reader for {} s",
@@ -193,6 +205,13 @@ impl DigestPrinter {
 }
 
 impl Shared {
+    fn while_writing_tables<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.is_writing_tables.store(true, Ordering::Release);
+        let done = write();
+        self.is_writing_tables.store(false, Ordering::Release);
+        done
+    }
+
     fn set_error(&self, error: anyhow::Error) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
@@ -242,5 +261,69 @@ impl Write for CountingWriter {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_tables::{Listed, Location, Lock, Source, Store};
+
+    /// Tables whose server takes longer for each file than a reader of digests may.
+    #[derive(Debug)]
+    struct Slow(Arc<dyn Store>, AtomicU64);
+
+    impl Store for Slow {
+        fn location(&self) -> Location {
+            self.0.location()
+        }
+
+        fn put(&self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
+            if self.1.fetch_add(1, Ordering::Relaxed) == 0 {
+                // The digest has been printed before: a reader would be waited for twice as long.
+                std::thread::sleep(READER_TIMEOUT * 9 / 4);
+            }
+            self.0.put(path, bytes)
+        }
+
+        fn get(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+            self.0.get(path)
+        }
+
+        fn list(&self, dir: &str) -> anyhow::Result<Listed> {
+            self.0.list(dir)
+        }
+
+        fn list_all(&self, dir: &str) -> anyhow::Result<Vec<String>> {
+            self.0.list_all(dir)
+        }
+
+        fn remove(&self, path: &str) -> anyhow::Result<()> {
+            self.0.remove(path)
+        }
+
+        fn check_writable(&self) -> anyhow::Result<()> {
+            self.0.check_writable()
+        }
+
+        fn lock(self: Arc<Self>) -> anyhow::Result<Box<dyn Lock>> {
+            Arc::clone(&self.0).lock()
+        }
+    }
+
+    #[test]
+    fn tables_that_are_slow_are_waited_for_longer_than_a_reader() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Location::Directory(dir.path().into()).open().unwrap();
+        let source = Source { host: "db1".into(), cluster: "shop".into(), source: "packets", id: [1; 16] };
+        let every = Duration::from_secs(600);
+        let slow: Arc<dyn Store> = Arc::new(Slow(tables, AtomicU64::new(0)));
+        let how = PrintOptions {
+            tables: Some(TableWriter::open(slow, source, every).unwrap()),
+            ..PrintOptions::with_defaults(true, "tables".into(), Box::new(std::io::sink()))
+        };
+        let mut printer = DigestPrinter::start(how, true).unwrap();
+        printer.finish(DigestResult::new(Settings::default()), GatherTime::default()).unwrap();
+        assert!(dir.path().join("coverage").exists());
     }
 }

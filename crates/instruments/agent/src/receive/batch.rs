@@ -10,6 +10,8 @@ use super::capture_ends::NAME as CAPTURE_ENDS;
 use super::file_names::{elsewhere_mark, host_of_file, place_in_order};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use toll_sys::{private_dir, private_file};
 
@@ -18,6 +20,7 @@ const MAX_BYTES: u64 = 256 << 20;
 const BEGUN: &str = ".batch";
 const DIGESTED: &str = ".digested";
 const UNREAD: &str = ".unread";
+const MAX_SAME_NAME: u32 = 10_000;
 
 /// Files that are digested together.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,13 +114,25 @@ impl Batch {
     /// # Errors
     /// The directory cannot be written.
     pub fn keep_unread(path: &Path) -> Result<PathBuf> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(UNREAD);
-        let kept = PathBuf::from(name);
-        match std::fs::hard_link(path, &kept) {
-            // By an earlier attempt.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(kept),
-            linked => linked.with_context(|| format!("cannot make {}", kept.display())).map(|()| kept),
+        let inode = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+        let mut number = 1;
+        loop {
+            let mut name = path.as_os_str().to_owned();
+            name.push(UNREAD);
+            if number > 1 {
+                name.push(format!("-{number}"));
+            }
+            let kept = PathBuf::from(name);
+            match std::fs::hard_link(path, &kept) {
+                // By an earlier attempt.
+                Err(_) if inode(&kept).is_some_and(|known| Some(known) == inode(path)) => return Ok(kept),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_SAME_NAME => {
+                    number += 1
+                }
+                linked => {
+                    return linked.with_context(|| format!("cannot make {}", kept.display())).map(|()| kept);
+                }
+            }
         }
     }
 
@@ -136,7 +151,7 @@ impl Batch {
         let marks = paths.clone().map(|path| elsewhere_mark(&path));
         for path in paths.chain(marks).chain([self.list(DIGESTED)]) {
             match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("cannot remove {}", path.display()));
                 }
                 _ => {}
@@ -204,6 +219,21 @@ mod tests {
         let left: Vec<_> =
             std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_kept_under_a_name_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db1-20231114-221320.queries");
+        let keep = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let kept = [(); 2].map(|()| Batch::keep_unread(&path).unwrap());
+            assert_eq!(kept[0], kept[1], "kept again after a kill");
+            std::fs::remove_file(&path).unwrap();
+            kept[0].clone()
+        };
+        let kept = ["first", "second"].map(keep);
+        assert_eq!(kept.map(|path| std::fs::read_to_string(path).unwrap()), ["first", "second"]);
     }
 
     #[test]

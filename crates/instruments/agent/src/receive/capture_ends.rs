@@ -12,17 +12,27 @@ use toll_sys::private_file;
 use toll_wire::queries::QueriesAccounting;
 
 pub const NAME: &str = ".captures";
-/// Captures that are remembered. Their numbers are the times at which they began: the oldest are forgotten first.
+/// Captures that are remembered: those that were heard of last.
 const CAPTURES_MAX: usize = 4_096;
 
-/// Number of the first event, by capture, that is not digested yet.
-type Ends = BTreeMap<u64, u64>;
+/// By host and its number, which is no other capture's of that host.
+type Ends = BTreeMap<(String, u64), End>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End {
+    /// The first event that is not digested yet.
+    event: u64,
+    /// The batch that had some of it last, counted from the first.
+    heard: u64,
+}
 
 /// Ends of captures before a batch, and as they are by now.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CaptureEnds {
     path: PathBuf,
     batch: String,
+    /// Of this batch.
+    number: u64,
     before: Ends,
     now: Ends,
 }
@@ -34,40 +44,35 @@ impl CaptureEnds {
         let path = dir.join(NAME);
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let mut lines = text.lines();
-        let is_again = lines.next() == Some(batch);
-        let (mut before, mut after) = (Ends::new(), Ends::new());
-        for line in lines {
-            let mut words = line.split(' ');
-            let ends = match words.next() {
-                Some("before") => &mut before,
-                Some("after") => &mut after,
-                _ => continue,
-            };
-            let mut number = || words.next()?.parse::<u64>().ok();
-            if let (Some(capture), Some(end)) = (number(), number()) {
-                ends.insert(capture, end);
-            }
-        }
-        let before = if is_again { before } else { after };
-        Self { path, batch: batch.to_owned(), now: before.clone(), before }
+        let (of, number) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
+        let is_again = of == batch;
+        let number = number.parse::<u64>().unwrap_or(0).saturating_add(u64::from(!is_again));
+        let wanted = if is_again { "before" } else { "after" };
+        let before: Ends = lines.filter_map(|line| parse_end(line.strip_prefix(wanted)?)).collect();
+        Self { path, batch: batch.to_owned(), number, now: before.clone(), before }
     }
 
-    /// Takes a file that was read. The answer: events missing between it and the files of the same capture before it.
+    /// Takes a file of a host that was read. The answer: events missing between it and the files of the same capture before it.
     /// `follows`: they came to this receiver, too.
-    pub fn add(&mut self, file: &QueriesAccounting, follows: bool) -> u64 {
+    pub fn add(&mut self, host: &str, file: &QueriesAccounting, follows: bool) -> u64 {
         let mut missing = 0_u64;
         for (capture, events) in file.ranges() {
-            let end = self.now.entry(capture).or_insert(events.start);
+            let key = (host.to_owned(), capture);
+            let known = self.now.get(&key).map_or(events.start, |end| end.event);
             if follows {
-                missing = missing.saturating_add(events.start.saturating_sub(*end));
+                missing = missing.saturating_add(events.start.saturating_sub(known));
             }
-            *end = events.end.max(*end);
             if file.captures_ended > 0 {
-                self.now.remove(&capture);
+                self.now.remove(&key);
+            } else {
+                self.now.insert(key, End { event: events.end.max(known), heard: self.number });
             }
         }
-        while self.now.len() > CAPTURES_MAX {
-            self.now.pop_first();
+        while self.now.len() > CAPTURES_MAX
+            && let Some((oldest, _)) = self.now.iter().min_by_key(|(_, end)| end.heard)
+        {
+            let oldest = oldest.clone();
+            self.now.remove(&oldest);
         }
         missing
     }
@@ -77,14 +82,23 @@ impl CaptureEnds {
     /// # Errors
     /// The disk refuses it.
     pub fn write(&self) -> Result<()> {
-        let mut text = format!("{}\n", self.batch);
+        let mut text = format!("{} {}\n", self.batch, self.number);
         for (word, ends) in [("before", &self.before), ("after", &self.now)] {
-            for (capture, end) in ends {
-                text += &format!("{word} {capture} {end}\n");
+            for ((host, capture), End { event, heard }) in ends {
+                text += &format!("{word} {host} {capture} {event} {heard}\n");
             }
         }
         private_file::write(&self.path, &text)
     }
+}
+
+/// `None`: the line is damaged.
+fn parse_end(line: &str) -> Option<((String, u64), End)> {
+    let mut words = line.strip_prefix(' ')?.split(' ');
+    let host = words.next()?.to_owned();
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (capture, event, heard) = (number()?, number()?, number()?);
+    words.next().is_none().then_some(((host, capture), End { event, heard }))
 }
 
 #[cfg(test)]
@@ -127,7 +141,7 @@ mod tests {
         let second = read(&[&sent[2], &sent[4]]);
         let digest = |batch: &str, files: &[(&QueriesAccounting, bool)]| {
             let mut ends = CaptureEnds::read(dir.path(), batch);
-            let lost = files.iter().map(|(file, follows)| ends.add(file, *follows)).sum::<u64>();
+            let lost = files.iter().map(|(file, follows)| ends.add("db1", file, *follows)).sum::<u64>();
             ends.write().unwrap();
             lost
         };
@@ -144,18 +158,35 @@ mod tests {
         assert_eq!(digest("c", &[(&second, true)]), 0, "nobody knows what came before");
         std::fs::remove_file(dir.path().join(NAME)).unwrap();
         assert_eq!(digest("d", &[(&first, true), (&second, true)]), 5);
-        std::fs::write(dir.path().join(NAME), "d\nbefore 7\nafter x y\nnonsense\nafter 7 3\n").unwrap();
+        std::fs::write(
+            dir.path().join(NAME),
+            "d 4\nbefore db1 7\nafter db1 x y z\nnonsense\nafter db1 7 3 4\n",
+        )
+        .unwrap();
         assert_eq!(digest("e", &[(&second, false)]), 0);
-        assert_eq!(CaptureEnds::read(dir.path(), "f").before, Ends::from([(7, 15)]));
+        let known = CaptureEnds::read(dir.path(), "f").before;
+        assert_eq!(known, Ends::from([(("db1".into(), 7), End { event: 15, heard: 5 })]));
+        let mut ends = CaptureEnds::read(dir.path(), "f");
+        assert_eq!(ends.add("db2", &first, true), 0, "a capture of another host");
     }
 
     #[test]
-    fn only_the_newest_captures_are_remembered() {
+    fn captures_that_were_not_heard_of_for_longest_are_forgotten_first() {
         let dir = tempfile::tempdir().unwrap();
+        let block = |capture: u64| read(&[&blocks(capture, &[1])[0]]);
         let mut ends = CaptureEnds::read(dir.path(), "a");
-        for capture in 0..=CAPTURES_MAX as u64 {
-            assert_eq!(ends.add(&read(&[&blocks(capture, &[1])[0]]), true), 0);
+        for capture in 0..CAPTURES_MAX as u64 {
+            assert_eq!(ends.add("db1", &block(capture), true), 0);
         }
-        assert_eq!((ends.now.len(), ends.now.contains_key(&0)), (CAPTURES_MAX, false));
+        ends.write().unwrap();
+        let mut ends = CaptureEnds::read(dir.path(), "b");
+        // The oldest goes on.
+        ends.add("db1", &block(0), true);
+        ends.add("db1", &block(1 << 40), true);
+        let is_known = |capture: u64| ends.now.contains_key(&("db1".to_owned(), capture));
+        assert_eq!(
+            (ends.now.len(), is_known(0), is_known(1), is_known(1 << 40)),
+            (CAPTURES_MAX, true, false, true)
+        );
     }
 }

@@ -12,7 +12,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toll_sys::{atomic_file, private_file};
 use toll_wire::stream_protocol::{StreamContent, StreamId};
 
@@ -97,6 +97,7 @@ struct OpenFile {
     bytes: u64,
     /// Of the first item in it, Unix nanoseconds.
     first_ns: u64,
+    begun: Instant,
     has_items: bool,
     /// What the stream ends with is in it.
     is_finished: bool,
@@ -239,6 +240,16 @@ impl StreamFiles {
         Ok(())
     }
 
+    /// Closes a file with items that was begun so long ago, by this host's clock, as a file may last.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub fn close_if_old(&mut self) -> Result<()> {
+        let StreamDestination::Directory { rotation, .. } = &self.destination else { return Ok(()) };
+        let is_old = |open: &OpenFile| open.has_items && rotation.limits.is_due(0, open.begun.elapsed());
+        if self.open.as_ref().is_some_and(is_old) { self.close() } else { Ok(()) }
+    }
+
     fn is_full(&self, more: usize, now_ns: u64) -> bool {
         let StreamDestination::Directory { rotation, .. } = &self.destination else { return false };
         let Some(open) = self.open.as_ref().filter(|open| open.has_items) else { return false };
@@ -264,7 +275,8 @@ impl StreamFiles {
             }
         }
         let file = created.map(|(_, file)| file);
-        self.open = Some(OpenFile { file, bytes: 0, first_ns, has_items: false, is_finished: false });
+        let begun = Instant::now();
+        self.open = Some(OpenFile { file, bytes: 0, first_ns, begun, has_items: false, is_finished: false });
         let written = match self.write_whole(opening) {
             Ok(written) => written,
             Err(error) => {
@@ -371,6 +383,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_old_is_closed_though_nothing_more_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let every = |age| Rotation { limits: Rotate { bytes: Some(1 << 20), every: Some(age) }, keep: None };
+        let mut young = writing(dir.path(), every(Duration::from_secs(3_600)));
+        young.append(b"<", b"aaa", BEGUN, 1).unwrap();
+        young.close_if_old().unwrap();
+        assert!(young.open_file().is_some());
+        let mut old = writing(dir.path(), every(Duration::ZERO));
+        old.append(b"<", b"bbb", BEGUN + SECOND, 1).unwrap();
+        old.close_if_old().unwrap();
+        assert_eq!(old.open_file(), None);
+        old.append(b"<", b"ccc", BEGUN + 2 * SECOND, 2).unwrap();
+        assert_eq!(names(dir.path()).len(), 3);
+    }
+
+    #[test]
     fn items_of_a_new_file_that_are_not_recorded_are_cut_off_it() {
         let dir = tempfile::tempdir().unwrap();
         let rotation = Rotation { limits: Rotate { bytes: Some(4), every: None }, keep: None };
@@ -426,8 +454,10 @@ mod tests {
         let mut writing =
             StreamFiles::new(StreamDestination::File("/dev/full".into()), "host", StreamContent::Queries);
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let begun = Instant::now();
+        let file = Some(full);
         writing.open =
-            Some(OpenFile { file: Some(full), bytes: 0, first_ns: 0, has_items: true, is_finished: false });
+            Some(OpenFile { file, bytes: 0, first_ns: 0, begun, has_items: true, is_finished: false });
         let refused = writing.append(b"<", b"items", 0, 1).unwrap_err();
         assert!(format!("{refused:#}").contains("No space left"), "{refused:#}");
         assert_eq!(writing.open.as_ref().unwrap().bytes, 0);

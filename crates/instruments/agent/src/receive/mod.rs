@@ -46,6 +46,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(1);
 const LOG_LINES: (u64, u64) = (10, 100);
 /// How often it is looked whether to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked for files that are full by their age.
+const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
 /// After the end was asked for, threads have so long to write what they have.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -105,7 +107,7 @@ pub fn receive_streams(
     let most = if options.once { 1 } else { options.max_streams };
     let receiver = Arc::new(Receiver {
         key: options.key,
-        streams: StreamTable::new(options.destination, most, options.once),
+        streams: StreamTable::new(options.destination, most, options.once, options.tables.is_some()),
         strangers: Strangers::new(MAX_STRANGERS),
         stranger_log: LogLimit::new(LOG_LINES.0),
         stream_log: LogLimit::new(LOG_LINES.1),
@@ -143,8 +145,14 @@ pub fn receive_streams(
     };
     let begun = Instant::now();
     let (mut accounts, mut asked_to_end) = (Vec::new(), None);
+    let mut closed = begun;
     loop {
         receiver.streams.end_abandoned();
+        // What a server said last, before it fell silent, is in no table as long as its file is open.
+        if digesting.is_some() && closed.elapsed() >= CLOSE_INTERVAL {
+            receiver.streams.close_old_files();
+            closed = Instant::now();
+        }
         report_ended(&receiver, &mut accounts, ended)?;
         [&receiver.stranger_log, &receiver.stream_log].into_iter().for_each(LogLimit::write_count_if_due);
         let is_late = options.duration.is_some_and(|duration| begun.elapsed() >= duration);

@@ -176,6 +176,15 @@ impl ReceivedStream {
         Ok(*next)
     }
 
+    /// Closes the file if it is full by its age.
+    pub fn close_old_file(&self) {
+        let mut state = self.lock();
+        // What cannot be closed now stays open, for the next attempt.
+        if let Err(error) = state.files.close_if_old() {
+            tracing::warn!("{}: {error:#}", state.summary.host);
+        }
+    }
+
     /// All that is written so far is below this.
     pub fn next_chunk(&self) -> u64 {
         self.lock().next_chunk

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use toll_sys::count_format::format_count;
-use toll_wire::stream_protocol::{Hello, StreamId};
+use toll_wire::stream_protocol::{Hello, StreamContent, StreamId};
 
 /// A stream without a connection is waited for so long.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -28,6 +28,8 @@ pub struct StreamTable {
     max_streams: usize,
     /// It ends with the first.
     once: bool,
+    /// What is received becomes tables: packets cannot.
+    only_queries: bool,
     entries: Mutex<StreamEntries>,
 }
 
@@ -47,8 +49,9 @@ pub struct AttachedStream {
 }
 
 impl StreamTable {
-    pub fn new(destination: StreamDestination, most: usize, once: bool) -> Self {
-        Self { destination, max_streams: most, once, entries: Mutex::new(StreamEntries::default()) }
+    pub fn new(destination: StreamDestination, most: usize, once: bool, only_queries: bool) -> Self {
+        let entries = Mutex::new(StreamEntries::default());
+        Self { destination, max_streams: most, once, only_queries, entries }
     }
 
     /// The stream that this connection brings, an old one or a new one.
@@ -67,6 +70,9 @@ impl StreamTable {
     }
 
     fn find_or_create(&self, hello: &Hello<'_>, sender: Option<&str>) -> Result<Arc<ReceivedStream>> {
+        if self.only_queries && hello.content != StreamContent::Queries {
+            bail!("this receiver writes tables of queries: start the capture with --stream-queries");
+        }
         let mut known = self.lock();
         match known.streams.get(&hello.stream) {
             Some(incoming) if incoming.sender() != sender => {
@@ -107,6 +113,11 @@ impl StreamTable {
                 incoming.abandon();
             }
         }
+    }
+
+    /// Closes the files that are full by their age, though nothing more has come.
+    pub fn close_old_files(&self) {
+        self.all().iter().for_each(|incoming| incoming.close_old_file());
     }
 
     /// True if a stream has a connection and has not ended.

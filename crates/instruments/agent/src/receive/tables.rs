@@ -147,13 +147,15 @@ fn digest_batch(dir: &Path, batch: &Batch, options: &ReceivedTables) -> Result<(
         if newer > 0 {
             let kept = Batch::keep_unread(&path)?;
             tracing::warn!(
-                "{host} sends what only a newer toll can read: {} is kept with {} that are in no table. Install that version \
-                 here, then: toll digest --parquet",
-                kept.display(),
+                "{host} sends what only a newer toll can read: {} that are in no table. Install that version here, then: toll \
+                 digest --parquet {} --host {host} --cluster {} {}",
                 format_count(newer, "block"),
+                options.tables.root,
+                options.tables.cluster,
+                kept.display(),
             );
         }
-        let before = ends.add(events.accounting(), !goes_on_from_elsewhere(&path));
+        let before = ends.add(host, events.accounting(), !goes_on_from_elsewhere(&path));
         sink.end_input(before.saturating_add(events.accounting().missing_events()))?;
     }
     sink.finish()?;

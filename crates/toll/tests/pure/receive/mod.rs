@@ -101,6 +101,24 @@ fn two_receivers_cannot_make_tables_of_one_directory() {
 }
 
 #[test]
+fn a_receiver_of_tables_takes_no_packets_and_what_a_quiet_sender_said_last_is_in_them() {
+    let lab = toll_testkit::lab!();
+    let tables = lab.path("tables");
+    std::fs::create_dir(&tables).unwrap();
+    let receiver = Receiver::start(&lab, &["--rotate", "1s", "--parquet", &tables]);
+    let mut packets = new_sender(&receiver.address, &receiver.key);
+    SyntheticStream::pcapng(1, 100).begin(&mut packets);
+    ends::wait_until("packets are refused", || {
+        receiver.words().contains("start the capture with --stream-queries")
+    });
+    let mut sender = tabled::QuerySender::start(&receiver.address, &receiver.key, 1);
+    sender.send_chunk();
+    let sums = || tabled::sums(tables.as_ref()).get("db1").copied().unwrap_or_default();
+    ends::wait_until("its queries are in the tables", || sums().0 == tabled::CHUNK_EVENTS as i64);
+    assert!(receiver.accounts().is_empty(), "its stream goes on");
+}
+
+#[test]
 fn a_stream_of_nothing_is_a_file_of_nothing() {
     let lab = toll_testkit::lab!();
     let receiver = Receiver::start(&lab, &[]);

@@ -16,7 +16,7 @@ use toll_wire::queries::{BlockCompressor, Encoder};
 const BEGIN_NS: u64 = 1_767_225_600_000_000_000;
 /// Of each sender, from one chunk to the next.
 const STEP_NS: u64 = 7_000_000_000;
-const CHUNK_EVENTS: u64 = 20;
+pub const CHUNK_EVENTS: u64 = 20;
 const CLASSES: u64 = 3;
 
 fn store(tables: &Path) -> Arc<dyn Store> {
@@ -24,7 +24,7 @@ fn store(tables: &Path) -> Arc<dyn Store> {
 }
 
 /// Sends chunks of real query events.
-struct QuerySender {
+pub struct QuerySender {
     stream: toll_agent::capture::stream::StreamSink,
     encoder: Encoder,
     compressor: BlockCompressor,
@@ -36,7 +36,7 @@ struct QuerySender {
 }
 
 impl QuerySender {
-    fn start(address: &str, key: &str, capture: u64) -> Self {
+    pub fn start(address: &str, key: &str, capture: u64) -> Self {
         let mut stream = new_sender(address, key);
         stream.begin(b"").unwrap();
         Self {
@@ -63,7 +63,7 @@ impl QuerySender {
         self.lost_since += CHUNK_EVENTS as i64;
     }
 
-    fn send_chunk(&mut self) {
+    pub fn send_chunk(&mut self) {
         let plain = self.encode_chunk();
         let mut block = Vec::new();
         self.compressor.compress(&plain, &mut block).unwrap();
@@ -97,7 +97,7 @@ impl QuerySender {
 }
 
 /// Queries, their time, and events that were lost, by host.
-fn sums(tables: &Path) -> BTreeMap<String, (i64, i64, i64)> {
+pub fn sums(tables: &Path) -> BTreeMap<String, (i64, i64, i64)> {
     let mut sums = BTreeMap::<String, (i64, i64, i64)>::new();
     let rows = RowSet::read(&*store(tables)).unwrap();
     for row in rows.digests {
