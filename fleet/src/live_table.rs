@@ -16,12 +16,12 @@ use datafusion::datasource::{MemTable, TableProvider, TableType};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::physical_plan::ExecutionPlan;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::iter::successors;
 use std::sync::Arc;
 use toll_tables::{
-    Store, Table, empty_file, folded_path, live_files, read_manifests, shard_of, shard_of_path, span_of_path,
-    table_of_path,
+    ManifestFile, Store, Table, days_with_manifests, empty_file, folded_path, live_files, read_manifests,
+    shard_of, shard_of_path, span_of_path, table_of_path,
 };
 
 /// Readings of the manifests, where a file that they name is gone: a compaction has replaced it meanwhile.
@@ -57,25 +57,19 @@ impl LiveTable {
         let (store, table, chosen) = (Arc::clone(&self.store), self.table, chosen.clone());
         // A server that is slow is waited for, but not by threads that compute.
         let found = tokio::task::spawn_blocking(move || {
-            let manifests = read_manifests(&*store, chosen.range.days())?;
-            let live = live_files(manifests.values());
-            let of_table = (live.keys())
-                .filter(|path| table_of_path(path) == Some(table.finest()) && chosen.has_file(path));
-            // What is not compacted yet has rows of hosts alone: other columns are the same.
-            let as_folded = |path: &str, table: Table| {
-                let path = folded_path(path, table)?;
-                live.get_key_value(path.as_str()).map(|(path, _)| *path)
-            };
-            let coarsest = |path| {
-                let mut tables = successors(Some(table), |table| table.finer());
-                tables.find_map(|table| as_folded(path, table)).unwrap_or(path)
-            };
-            of_table
-                .map(|path| {
-                    let path = format!("{}/{}", store.location(), coarsest(path));
-                    ListingTableUrl::parse(&path).with_context(|| format!("{path} is no path of a file"))
-                })
-                .collect()
+            let mut files = Vec::new();
+            // They name all files that were ever replaced: those of one day at a time.
+            for day in days_with_manifests(&*store, &chosen.range.days())? {
+                let manifests = read_manifests(&*store, day..=day)?;
+                for path in chosen.files(table, &live_files(manifests.values())) {
+                    let path = format!("{}/{path}", store.location());
+                    files.push(
+                        ListingTableUrl::parse(&path)
+                            .with_context(|| format!("{path} is no path of a file"))?,
+                    );
+                }
+            }
+            Ok(files)
         });
         found.await.context("a thread that reads has failed")?
     }
@@ -149,6 +143,21 @@ struct Chosen {
 }
 
 impl Chosen {
+    /// Of those that count, the files that have a table's rows with the least columns.
+    fn files<'a>(&self, table: Table, live: &BTreeMap<&'a str, &ManifestFile>) -> Vec<&'a str> {
+        // What is not compacted yet has rows of hosts alone: other columns are the same.
+        let as_folded = |path: &str, table: Table| {
+            let path = folded_path(path, table)?;
+            live.get_key_value(path.as_str()).map(|(path, _)| *path)
+        };
+        let coarsest = |path: &'a str| {
+            let mut tables = successors(Some(table), |table| table.finer());
+            tables.find_map(|table| as_folded(path, table)).unwrap_or(path)
+        };
+        let of_table = |path: &&&str| table_of_path(path) == Some(table.finest()) && self.has_file(path);
+        live.keys().filter(of_table).map(|path| coarsest(path)).collect()
+    }
+
     fn has_file(&self, path: &str) -> bool {
         let has_shard = |shards: &Vec<u8>| shard_of_path(path).is_some_and(|shard| shards.contains(&shard));
         span_of_path(path).is_some_and(|span| self.range.overlaps(span))

@@ -71,9 +71,10 @@ impl OpenRows {
         })
     }
 
-    /// A row of a longer stretch is kept apart.
+    /// A row of a longer stretch is kept apart, where it is.
     fn add(&mut self, row: Cow<'_, DigestRow>) {
-        let ts_us = row.ts_us - row.ts_us.rem_euclid(self.grain_us);
+        let is_longer = row.width_us > self.grain_us;
+        let ts_us = if is_longer { row.ts_us } else { row.ts_us - row.ts_us.rem_euclid(self.grain_us) };
         let width_us = row.width_us.max(self.grain_us);
         let place = self.rows.binary_search_by(|OpenRow { row: open, .. }| {
             (open.ts_us, open.width_us, &*open.source).cmp(&(ts_us, width_us, &*row.source))
@@ -300,6 +301,14 @@ mod tests {
             rows.extend(digest_rows(columns).unwrap());
         }
         rows
+    }
+
+    #[test]
+    fn a_row_of_a_longer_stretch_stays_where_it_is() {
+        let row = |ts_us, width_us| DigestRow { ts_us, width_us, n: 1, ..DigestRow::default() };
+        let merged = merge_digests(vec![row(0, 10), row(50, 10), row(50, 120), row(70, 10)], 60);
+        let found: Vec<_> = merged.iter().map(|row| (row.ts_us, row.width_us, row.n)).collect();
+        assert_eq!(found, [(0, 60, 2), (50, 120, 1), (60, 60, 1)]);
     }
 
     #[test]

@@ -26,7 +26,9 @@ mod writer;
 
 pub use compact::{CompactOptions, Compacted, Grain, compact};
 pub use fold::merge_digests;
-pub use manifest::{ALL_DAYS, Manifest, ManifestFile, is_empty, live_files, read_manifests};
+pub use manifest::{
+    ALL_DAYS, Manifest, ManifestFile, days_with_manifests, is_empty, live_files, read_manifests,
+};
 pub use merge::merge_texts;
 pub use place::{
     Span, Table, folded_path, id_of_files, shard_of, shard_of_path, span_of_path, table_of_path,

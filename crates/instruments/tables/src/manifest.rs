@@ -79,12 +79,23 @@ pub fn read_manifests(
     bail!("manifests in {} are removed faster than they are read: ask again", store.location())
 }
 
+/// Days (since 1970) that have manifests, of these.
+///
+/// # Errors
+/// The root cannot be read.
+pub fn days_with_manifests(store: &dyn Store, days: &RangeInclusive<i64>) -> anyhow::Result<Vec<i64>> {
+    let found = place::day_directories(store, "manifests")?.into_iter().map(|(day, _)| day);
+    Ok(found.filter(|day| days.contains(day)).collect())
+}
+
 /// Paths of the manifests of these days.
 fn list_manifests(store: &dyn Store, days: &RangeInclusive<i64>) -> anyhow::Result<BTreeSet<String>> {
     let mut paths = BTreeSet::new();
-    for (_, dir) in
-        place::day_directories(store, "manifests")?.into_iter().filter(|(day, _)| days.contains(day))
-    {
+    let (first, last) = (*days.start(), *days.end());
+    // Of one day, no list of all is needed.
+    let days = if first == last { vec![first] } else { days_with_manifests(store, days)? };
+    for day in days {
+        let dir = place::day_directory("manifests", day)?;
         let names = store.list(&dir)?.files;
         let manifests = names.iter().filter(|name| name.ends_with(".json") && !name.starts_with('.'));
         paths.extend(manifests.map(|name| format!("{dir}/{name}")));

@@ -219,7 +219,7 @@ pub fn merge_texts(rows: impl IntoIterator<Item = TextRow>) -> Vec<TextRow> {
 }
 
 /// A row for each host, cluster, source and stretch of `grain_us`; its width is the time that they have together. Rows that begin together
-/// are parts of one stretch, as where a file of a receiver ended in it.
+/// are parts of one stretch, as where a file of a receiver ended in it. A longer stretch is kept apart, where it is.
 pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, grain_us: i64) -> Vec<CoverageRow> {
     let mut stretches = BTreeMap::<_, CoverageRow>::new();
     for row in rows {
@@ -237,8 +237,9 @@ pub fn merge_coverage(rows: impl IntoIterator<Item = CoverageRow>, grain_us: i64
     }
     let mut merged = BTreeMap::<_, CoverageRow>::new();
     for ((cluster, host, source, ts_us), row) in stretches {
-        let ts_us = begin_of(ts_us, grain_us);
-        match merged.entry((cluster, host, source, ts_us)) {
+        let is_longer = row.width_us > grain_us;
+        let ts_us = if is_longer { ts_us } else { begin_of(ts_us, grain_us) };
+        match merged.entry((cluster, host, source, ts_us, is_longer)) {
             Entry::Vacant(entry) => {
                 entry.insert(CoverageRow { ts_us, ..row });
             }
@@ -298,7 +299,9 @@ mod tests {
         assert_eq!(merged(&cut, 60), [(0, 60, 34)]);
         assert_eq!(merged(&[&whole[..4], &[row(0, 30, 7)]].concat(), 60), [(0, 60, 27)]);
         assert_eq!(merged(&[row(0, 10, 5), row(40, 10, 5)], 60), [(0, 20, 10)], "only what was seen");
-        assert_eq!(merged(&[row(0, 240, 9), row(10, 10, 5)], 60), [(0, 240, 14)], "a longer one stays");
+        assert_eq!(merged(&[row(0, 240, 9), row(10, 10, 5)], 60), [(0, 10, 5), (0, 240, 9)]);
+        let around = [&whole[..5], &[row(50, 120, 9)]].concat();
+        assert_eq!(merged(&around, 60), [(0, 50, 25), (50, 120, 9)], "a longer one stays where it is");
     }
 
     #[test]
