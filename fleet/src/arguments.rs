@@ -6,7 +6,6 @@ use crate::poll;
 use crate::tables::{Tables, TimeRange, unix_us};
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use datafusion::logical_expr::Expr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -289,15 +288,9 @@ impl Source {
         Ok(Tables::open(&self.tables)?.with_workers(Workers::new(self.workers.clone())))
     }
 
-    /// Chooses the rows that are asked for; `None`: all.
-    ///
-    /// # Errors
-    /// As [`Tables::chosen`].
-    pub async fn chosen(&self, tables: &Tables) -> anyhow::Result<Option<Expr>> {
-        match &self.condition {
-            Some(condition) => tables.chosen(self.range(), condition).await,
-            None => Ok(None),
-        }
+    /// Of the hosts; `None`: all.
+    pub fn condition(&self) -> Option<&str> {
+        self.condition.as_deref()
     }
 
     pub fn range(&self) -> TimeRange {

@@ -49,7 +49,7 @@ pub struct Sides {
     pub straddling: u64,
 }
 
-/// Digests of both sides. `of`: chooses rows of both.
+/// Digests of both sides. `condition`: chooses hosts, of each side by what is known of that time.
 ///
 /// # Errors
 /// The tables cannot be read, or a side has no rows.
@@ -57,8 +57,9 @@ pub async fn sides(
     tables: &Tables,
     range: TimeRange,
     baseline: &Baseline,
-    of: Option<Expr>,
+    condition: Option<&str>,
 ) -> anyhow::Result<Sides> {
+    let of = tables.chosen(range, condition).await?;
     let (before, after) = match baseline {
         Baseline::Before(moment) => (
             (TimeRange { until_us: *moment, ..range }, None),
@@ -72,8 +73,13 @@ pub async fn sides(
             ((range, Some(others)), (range, Some(is_host)))
         }
     };
-    let side = async |(range, side_of): (TimeRange, Option<Expr>), name: &str| {
-        let of = side_of.into_iter().chain(of.clone()).reduce(Expr::and);
+    let of_baseline = match baseline {
+        // Other hosts may have been there then.
+        Baseline::Range(before) => tables.chosen(*before, condition).await?,
+        Baseline::Before(_) | Baseline::ClusterOf(_) => of.clone(),
+    };
+    let side = async |(range, side_of): (TimeRange, Option<Expr>), of: Option<Expr>, name: &str| {
+        let of = side_of.into_iter().chain(of).reduce(Expr::and);
         let straddling = straddling(tables, range, of.clone()).await?;
         // A compaction has merged rows to hours or days.
         let of = of.into_iter().chain(ends_by(range.until_us)).reduce(Expr::and);
@@ -83,9 +89,9 @@ pub async fn sides(
         })?;
         anyhow::Ok((digest, straddling))
     };
-    let (baseline, of_baseline) = side(before, "before, or of the others").await?;
-    let (compared, of_compared) = side(after, "after, or of this host").await?;
-    Ok(Sides { baseline, compared, straddling: of_baseline.saturating_add(of_compared) })
+    let (baseline, straddling) = side(before, of_baseline, "before, or of the others").await?;
+    let (compared, also) = side(after, of, "after, or of this host").await?;
+    Ok(Sides { baseline, compared, straddling: straddling.saturating_add(also) })
 }
 
 /// Rows whose stretches end by then; `None`: all do.

@@ -143,7 +143,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     };
     let tables = source.open()?;
     let ask = async || {
-        let of = source.chosen(&tables).await?;
+        let of = tables.chosen(source.range(), source.condition()).await?;
         queries::answer(&tables, source.range(), of, &question).await
     };
     let rows = runtime.block_on(tables.workers().answer_with_retries(ask))?;
@@ -174,10 +174,7 @@ fn compare(
     out: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
     let tables = source.open()?;
-    let ask = async || {
-        let of = source.chosen(&tables).await?;
-        compare::sides(&tables, source.range(), baseline, of).await
-    };
+    let ask = async || compare::sides(&tables, source.range(), baseline, source.condition()).await;
     let sides = runtime.block_on(tables.workers().answer_with_retries(ask))?;
     if sides.straddling > 0 {
         writeln!(
@@ -315,6 +312,11 @@ impl Watch {
                 if judged_us != Some(due_us) {
                     match runtime.block_on(self.judge(due_us, out)) {
                         Ok(judged) => {
+                            if let Some(passed) =
+                                judged_us.and_then(|last| watch::passed_over(last, due_us, self.every_us))
+                            {
+                                words.push(passed);
+                            }
                             *page.lock().unwrap_or_else(PoisonError::into_inner) =
                                 watch::metrics(&judged.alerts, due_us);
                             words.extend(judged.warning());

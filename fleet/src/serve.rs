@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use datafusion::common::ParamValues;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::ast::{Expr, Set, Statement};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Set, SetExpr, Statement, Visit, Visitor};
 use datafusion_postgres::datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_postgres::datafusion_pg_catalog::setup_pg_catalog;
 use datafusion_postgres::hooks::cursor::CursorStatementHook;
@@ -22,6 +22,7 @@ use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use datafusion_postgres::{ServerOptions, serve_with_hooks};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Clients at once.
@@ -129,6 +130,7 @@ fn fate_of(statement: &Statement) -> Fate {
         if is_allowed { Fate::Allowed } else { refused() }
     };
     match statement {
+        _ if statement.visit(&mut Changes).is_break() => only(false),
         Statement::Explain { statement, .. } => only(matches!(**statement, Statement::Query(_))),
         Statement::Set(set) => fate_of_setting(set),
         Statement::Query(_)
@@ -142,6 +144,26 @@ fn fate_of(statement: &Statement) -> Fate {
         | Statement::Deallocate { .. }
         | Statement::Discard { .. } => only(true),
         _ => only(false),
+    }
+}
+
+/// Ends at a query that is more than that, wherever it stands: the engine makes a table of `SELECT ... INTO`.
+struct Changes;
+
+impl Visitor for Changes {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        fn only_reads(part: &SetExpr) -> bool {
+            match part {
+                SetExpr::Select(select) => select.into.is_none(),
+                SetExpr::SetOperation { left, right, .. } => only_reads(left) && only_reads(right),
+                // Visited as a query.
+                SetExpr::Query(_) | SetExpr::Values(_) | SetExpr::Table(_) => true,
+                _ => false,
+            }
+        }
+        if only_reads(&query.body) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 

@@ -188,11 +188,12 @@ impl Tables {
         Ok(session)
     }
 
-    /// Chooses the rows of the hosts for which a condition on the table `hosts` holds; `None`: all rows.
+    /// Chooses the rows of the hosts for which a condition on the table `hosts` holds (`None`: there is none); `None`: all rows.
     ///
     /// # Errors
     /// It is no condition, or holds for no host.
-    pub async fn chosen(&self, range: TimeRange, condition: &str) -> anyhow::Result<Option<Expr>> {
+    pub async fn chosen(&self, range: TimeRange, condition: Option<&str>) -> anyhow::Result<Option<Expr>> {
+        let Some(condition) = condition else { return Ok(None) };
         let session = self.within(range, None).await?;
         let sql = format!(
             "SELECT cluster, host, CASE WHEN ({condition}) THEN 1 ELSE 0 END AS chosen FROM hosts

@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use toll_digest::compare::{Change, Comparison, SLICES_MIN, compare};
+use toll_sys::count_format::format_count;
 use toll_sys::number_format::format_duration_s;
 use toll_sys::prometheus::{MetricSpec, MetricsPage};
 
@@ -230,4 +231,27 @@ pub fn post(url: &str, alerts: &[Alert], end_us: i64) -> anyhow::Result<()> {
         .into();
     let sent = agent.post(url).header("Content-Type", "application/json").send(serde_json::to_string(&body)?);
     sent.map(drop).with_context(|| format!("{url} does not take the alerts"))
+}
+
+/// What is to be said of the intervals between two that were judged, by their ends; `None`: there are none.
+pub fn passed_over(last_us: i64, due_us: i64, every_us: i64) -> Option<String> {
+    let passed = due_us.saturating_sub(last_us) / every_us.max(1) - 1;
+    (passed > 0).then(|| {
+        format!(
+            "{} that ended before now are not judged: the tables were away, or judging takes longer than --every",
+            format_count(passed.cast_unsigned(), "interval")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_that_are_passed_over_are_counted() {
+        assert_eq!(passed_over(0, 600, 600), None);
+        assert_eq!(passed_over(600, 600, 600), None);
+        assert!(passed_over(600, 2_400, 600).is_some_and(|words| words.starts_with("2 intervals")));
+    }
 }

@@ -175,6 +175,19 @@ fn a_merged_hour_around_a_moment_is_on_neither_side_of_it() {
 }
 
 #[test]
+fn each_side_has_the_hosts_that_a_condition_chooses_in_its_time() {
+    let root = tempfile::tempdir().unwrap();
+    write_tables(root.path());
+    // In the second hour these are all there are, and db2 is there before.
+    let condition = "host IN ('db0', 'db1')";
+    let times = ["--since", "2025-11-26 15:00", "--baseline", "2025-11-26 14:00..2025-11-26 15:00"];
+    let output = fleet(&[&["compare", "--json", "--where", condition], &times[..]].concat(), root.path());
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let hosts = ["before", "after"].map(|side| compared[side]["inputs"][0]["name"].clone());
+    assert_eq!(hosts, ["2 hosts", "2 hosts"], "{compared}");
+}
+
+#[test]
 fn a_host_that_is_slower_for_the_same_queries_comes_first_with_the_class_that_is() {
     let root = tempfile::tempdir().unwrap();
     write_changed(root.path());

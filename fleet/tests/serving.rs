@@ -118,6 +118,12 @@ fn a_client_of_postgresql_can_change_nothing() {
         "DROP TABLE digests".into(),
         "SET datafusion.execution.batch_size = 1".into(),
         "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1 AS n".into(),
+        "SELECT 1 AS n INTO x".into(),
+        "WITH one AS (SELECT 1 AS n) (SELECT n INTO x FROM one)".into(),
+        "SELECT 1 AS n UNION ALL SELECT n INTO x FROM (SELECT 1 AS n) AS one".into(),
+        "SELECT * FROM (SELECT 1 AS n INTO x) AS one".into(),
+        "EXPLAIN ANALYZE SELECT 1 AS n INTO x".into(),
+        "DECLARE c CURSOR FOR SELECT 1 AS n INTO x".into(),
     ] {
         assert!(client.simple_query(&sql).is_err(), "{sql}");
         assert!(client.query(sql.as_str(), &[]).is_err(), "{sql}");

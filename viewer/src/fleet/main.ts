@@ -16,6 +16,7 @@ import { grid, type Column } from './grid';
 import { drawLoad, loadOf } from './load';
 
 const REFRESH_MS = 60_000;
+const ALL_DAYS_MS = 30 * REFRESH_MS;
 const HOUR_US = 3_600e6;
 const CLOCKS_APART_US = HOUR_US;
 /** Up to the last figures there are; the last is all. */
@@ -64,6 +65,8 @@ const perSecond = (n: number, shown: Shown) => num((n * 1e6) / Math.max(shown.un
 
 const view = readView();
 let asked = new AbortController();
+let known = new Map<string, Extent>();
+let knownAt = 0;
 let chart: ReturnType<typeof drawLoad> | null = null;
 
 const facts = el('ul', { class: 'facts' });
@@ -199,7 +202,7 @@ async function show(): Promise<void> {
   keepView(view);
   document.documentElement.removeAttribute('data-drawn');
   try {
-    const extents = await ask<Extent>('tables', undefined, signal);
+    const extents = await askExtents(signal);
     if (extents.length === 0) throw new Error('The tables have no rows yet.');
     showClusters(extents);
     const shown = shownOf(extents);
@@ -227,6 +230,30 @@ async function show(): Promise<void> {
       error instanceof TypeError ? 'toll-fleet does not answer: is it still running?' : String(error);
     trouble.hidden = false;
   }
+}
+
+/** Clusters of all days now and then, and in between what the last day has added: each day that is asked of costs requests. */
+async function askExtents(signal: AbortSignal): Promise<Extent[]> {
+  const now = Date.now();
+  if (known.size === 0 || now - knownAt > ALL_DAYS_MS) {
+    const all = await ask<Extent>('tables', undefined, signal);
+    known = new Map(all.map(extent => [extent.cluster, extent]));
+    knownAt = now;
+  } else {
+    const newest = Math.max(...[...known.values()].map(extent => extent.last_us));
+    const sinceUs = Math.min(newest, now * 1000) - 24 * HOUR_US;
+    const recent: Shown = { sinceUs, untilUs: Number.MAX_SAFE_INTEGER, cluster: null };
+    for (const extent of await ask<Extent>('tables', recent, signal)) {
+      const before = known.get(extent.cluster) ?? extent;
+      known.set(extent.cluster, {
+        cluster: extent.cluster,
+        hosts: Math.max(before.hosts, extent.hosts),
+        first_us: Math.min(before.first_us, extent.first_us),
+        last_us: Math.max(before.last_us, extent.last_us),
+      });
+    }
+  }
+  return [...known.values()];
 }
 
 function showClusters(extents: Extent[]): void {
