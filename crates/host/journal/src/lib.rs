@@ -21,7 +21,7 @@ mod undo;
 
 pub use clean::{CleanResult, CleanState, PendingRun, clean, clean_run, pending_runs, undo_treatments};
 pub use server::{Credentials, ServerRef, is_already_gone};
-pub use undo::Undo;
+pub use undo::{Undo, check_removable};
 
 pub use server::OWNER_TABLE;
 pub use undo::quoted_name;

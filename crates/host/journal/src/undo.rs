@@ -3,10 +3,10 @@
 //! Each change is undone at most once with effect. Undoing it again does nothing.
 
 use super::server::{self, Credentials, ServerRef};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use toll_sys::process::{self, ProcessId, Termination};
@@ -214,12 +214,23 @@ pub fn quoted_name(name: &str) -> String {
 }
 
 /// A journal with a mistake in it must not be able to empty a disk: only absolute paths at least
-/// two names deep are removed, links are not followed.
+/// two names deep are removed.
+///
+/// # Errors
+/// The path is another: nothing may be made there.
+pub fn check_removable(path: &Path) -> Result<()> {
+    let names = path.components().filter(|c| matches!(c, Component::Normal(_))).count();
+    ensure!(
+        path.is_absolute() && names >= 2 && !path.components().any(|c| c == Component::ParentDir),
+        "will not remove {}: toll makes only absolute paths of two names or more, without `..`",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Links are not followed.
 fn remove_path(path: &Path) -> Result<Option<String>> {
-    let names = path.components().filter(|c| matches!(c, std::path::Component::Normal(_))).count();
-    if !path.is_absolute() || names < 2 || path.components().any(|c| c == std::path::Component::ParentDir) {
-        bail!("will not remove {}: not a path that toll makes", path.display());
-    }
+    check_removable(path)?;
     let kind = match std::fs::symlink_metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.with_context(|| format!("cannot look at {}", path.display()))?.file_type(),

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,6 +30,22 @@ pub struct Vetoes {
     pub control: Option<PathBuf>,
     /// `http://HOST:PORT/PATH`: anything but 200 is a veto.
     pub url: Option<String>,
+}
+
+impl Vetoes {
+    /// The same, with an absolute path of the socket.
+    ///
+    /// # Errors
+    /// No socket can be made there, or it could not be removed after the run.
+    pub fn resolve(mut self) -> Result<Self> {
+        if let Some(path) = &mut self.control {
+            let shown = path.display().to_string();
+            *path = std::path::absolute(&*path).with_context(|| format!("control socket {shown}"))?;
+            toll_journal::check_removable(path).with_context(|| format!("control socket {shown}"))?;
+            is_abandoned(path)?;
+        }
+        Ok(self)
+    }
 }
 
 /// All of them, until it is dropped.
@@ -92,11 +108,26 @@ impl Drop for Control {
     }
 }
 
-/// A socket for its owner. One that a killed guard left, at which nobody listens, is replaced.
+/// True if a killed guard left its socket there; false if nothing is there.
+///
+/// # Errors
+/// Something else is there, which must not be removed.
+fn is_abandoned(path: &Path) -> Result<bool> {
+    let file = match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        other => other.with_context(|| format!("cannot look at {}", path.display()))?,
+    };
+    let in_use = |why: &str| format!("control socket {}: {why}. Name another path", path.display());
+    ensure!(file.file_type().is_socket(), in_use("the path exists, and is no socket"));
+    // Any other error, such as a missing right, may come from a socket that is in use.
+    let is_refused = UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
+    ensure!(is_refused, in_use("another process listens there"));
+    Ok(true)
+}
+
+/// A socket for its owner. One that a killed guard left is replaced.
 fn bind(path: &Path) -> Result<UnixListener> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if is_socket {
-        ensure!(UnixStream::connect(path).is_err(), "another guard listens at {}", path.display());
+    if is_abandoned(path)? {
         std::fs::remove_file(path).with_context(|| format!("cannot remove the old {}", path.display()))?;
     }
     let listener = UnixListener::bind(path)
@@ -217,7 +248,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         let vetoes = Vetoes { control: Some(path.clone()), url: None };
         let control = Control::start(&vetoes).unwrap();
-        assert!(Control::start(&vetoes).unwrap_err().to_string().contains("another guard"));
+        assert!(Control::start(&vetoes).unwrap_err().to_string().contains("another process listens"));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         control.set_status("probe p99 1.0 ms".into());
         let ask = |word: &str| {
@@ -234,6 +265,30 @@ mod tests {
         assert!(wait_for_veto(&control).contains("panic"));
         drop(control);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_path_that_is_in_use_or_could_not_be_removed_is_refused_and_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, file, socket) =
+            (dir.path().join("mysqld"), dir.path().join("data"), dir.path().join("mysqld.sock"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(&file, "of somebody").unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let resolve = |path: &Path| Vetoes { control: Some(path.to_owned()), url: None }.resolve();
+        for (path, expected) in [
+            (folder.as_path(), "is no socket"),
+            (&file, "is no socket"),
+            (&socket, "another process listens"),
+            (Path::new("/control"), "two names"),
+            (&folder.join("../control"), "without `..`"),
+        ] {
+            let error = format!("{:#}", resolve(path).unwrap_err());
+            assert!(error.contains(expected), "{}: {error}", path.display());
+        }
+        assert!(folder.is_dir() && file.is_file() && UnixStream::connect(&socket).is_ok());
+        let relative = resolve(Path::new("control")).unwrap().control.unwrap();
+        assert_eq!(relative, std::env::current_dir().unwrap().join("control"));
     }
 
     /// A service that answers with this status until it is 0, and then no more.

@@ -137,6 +137,7 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
         arguments.probe_limit.is_none_or(|limit| limit.0 <= PROBE_LIMIT_MOST_S),
         "--probe-limit is at most {PROBE_LIMIT_MOST_S} s: a probe query without an answer is given up after 10 s"
     );
+    let vetoes = Vetoes { control: arguments.control.clone(), url: arguments.veto_url.clone() }.resolve()?;
     let (scenario, text) = arguments.scenario()?;
     let mut login = Login::choose(arguments.server.as_deref(), &arguments.address)?
         .context("name the server: --server FILE.cnf, or --host and --user")?;
@@ -194,7 +195,7 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     let options = LiveOptions {
         probe_query: arguments.probe.clone(),
         flag_file: arguments.flag_file.clone(),
-        vetoes: Vetoes { control: arguments.control.clone(), url: arguments.veto_url.clone() },
+        vetoes,
         metrics: arguments.metrics.clone(),
         write_rate: arguments.write_rate,
         tolerated: Tolerated { probe_us: arguments.probe_limit.map_or(0.0, |limit| limit.0 * 1e6) },

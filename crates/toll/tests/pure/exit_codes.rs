@@ -22,6 +22,7 @@ fn wrong_arguments_are_2_and_what_fails_is_1() {
         (&["report", "nowhere"], 1, "nowhere"),
         // Before anybody logs in to a server that serves users.
         (&["live", "slow-lgo", "--variants", "a", "--server", "mysql://u@127.0.0.1:1/"], 1, "no scenario"),
+        (&["live", "--control", "/tmp", "--server", "mysql://u@127.0.0.1:1/", "--", "true"], 1, "two names"),
         (&["digest", "nowhere.pcap"], 1, "nowhere.pcap"),
         (&["clean"], 0, "nothing to clean"),
         (&["server", "stop"], 0, "no sandbox server is running"),

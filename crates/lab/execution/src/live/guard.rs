@@ -95,8 +95,6 @@ impl LiveGuard {
             limits: server.limits.clone(),
             seed: plan.seed,
         };
-        // A guard that is killed leaves its socket.
-        let socket = vetoes.control.map(|path| testbed.journal.record(Undo::Path { path })).transpose()?;
         let (own, looks) = (Arc::clone(footprint), recorder.clone());
         let on_look = move |look: &Look| {
             record_probes(look, number as u32, &looks);
@@ -105,6 +103,8 @@ impl LiveGuard {
             }
         };
         let link = GuardLink::start(&request.guard_command, &setup, handle.admin.open_since_us(), on_look)?;
+        // A guard that is killed leaves its socket. Before the guard has made it, the path may be somebody else's.
+        let socket = vetoes.control.map(|path| testbed.journal.record(Undo::Path { path })).transpose()?;
         let drill = link.drill().context("nothing was switched on")?;
         footprint.add_guard(link.pid());
         Ok(Self { link, number, server: server.clone(), drill, meter: None, socket })
