@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use toll_analysis::estimate_format;
-use toll_model::scenario::{self, OnExit};
+use toll_model::scenario;
 use toll_record::catalogue::{self, is_duration};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Role, RunResult, Verdict};
 
@@ -114,8 +114,7 @@ impl Bound {
         if !outcome.compare.needs_no_baseline() && (arm.name == baseline || arm.role == Role::Baseline) {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
-        let may_end = arm.until.is_some() || matches!(arm.ends, OnExit::ClosesWindow | OnExit::Rehearse);
-        if is_duration(outcome) && !may_end {
+        if is_duration(outcome) && !arm.sets_window_end() {
             return Err(BoundError::NotUntilDone(self.to_string(), self.outcome.clone()));
         }
         let has_load = arm.workload.driver.as_deref() != Some("none");

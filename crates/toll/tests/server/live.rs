@@ -269,6 +269,27 @@ fn without_a_tap_the_servers_own_counters_are_judged_and_the_page_says_so() {
 }
 
 #[test]
+fn a_guard_that_does_not_begin_leaves_nothing_started_and_nothing_removed() {
+    let at = production();
+    let [out, started, control, said] = ["run", "started", "control", "said"].map(|name| at.lab.path(name));
+    let (touch, dsn) = (format!("touch {started}; sleep 1000"), at.dsn.clone());
+    let execute = ["--execute", "--reason", "a test", "--confirm", &at.name, "--out", &out, "--no-tap"];
+    let command = ["--control", &control, "--", "sh", "-c", &touch];
+    let arguments = [&["live", "--server", &dsn], &SHORT[..], &execute, &command].concat();
+    let mut child = at.lab.spawn_with_stderr(&arguments, &said);
+    let text = || std::fs::read_to_string(&said).unwrap();
+    at.wait_until("at work", || text().contains("looking at the server"));
+    // Somebody else's, at the path that was free before.
+    let theirs = Path::new(&control).join("theirs");
+    std::fs::create_dir(&control).unwrap();
+    std::fs::write(&theirs, "precious").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{}", text());
+    assert!(text().contains("the guard did not begin"), "{}", text());
+    assert!(!Path::new(&started).exists() && theirs.exists(), "{}", text());
+    at.lab.assert_nothing_left();
+}
+
+#[test]
 fn system_a_flag_file_takes_the_method_off_and_ends_the_run() {
     let at = production();
     let (out, flag) = (at.lab.path("run"), at.lab.path("stop"));

@@ -67,7 +67,9 @@ pub(super) fn run_trials(
                 let draft = resolved.plan(facts, &fill_of, request.command.clone())?;
                 print_run_summary(&draft, resolved, dir);
                 power_forecast::check_time(&draft, &resolved.times)?;
-                let mut plan = plan_after_pilot(draft, resolved, &mut env, cancel)?;
+                // Nothing is on without a guard, which starts with the whole plan.
+                let tried = if request.live.is_some() { Vec::new() } else { commands_that_end(resolved) };
+                let mut plan = plan_after_pilot(draft, resolved, &tried, &mut env, cancel)?;
                 if let Some(live) = &request.live {
                     live.complete_plan(&mut plan);
                 } else if !cancel.is_cancelled() {
@@ -227,10 +229,17 @@ fn resolve_repeated_plan(
     })
 }
 
-/// The plan with its pilot's result, and with windows of commands that end by themselves.
+/// Arms whose commands may end by themselves.
+fn commands_that_end(resolved: &ResolvedScenario) -> Vec<&str> {
+    let may_end = resolved.arms.iter().filter(|arm| arm.ends != OnExit::Never);
+    may_end.map(|arm| arm.name.as_str()).collect()
+}
+
+/// The plan with its pilot's result, and with windows of the arms `ending`, each of which has a dry run.
 fn plan_after_pilot(
     mut plan: Plan,
     resolved: &ResolvedScenario,
+    ending: &[&str],
     env: &mut HostEnv<'_>,
     cancel: &CancelToken,
 ) -> anyhow::Result<Plan> {
@@ -240,17 +249,11 @@ fn plan_after_pilot(
         false => (times.pilot_s, 0.0),
     };
     plan.pilot_s = baseline_s;
-    let ending: Vec<&str> = resolved
-        .arms
-        .iter()
-        .filter(|arm| resolved.on_exit(&arm.name) != OnExit::Never)
-        .map(|arm| arm.name.as_str())
-        .collect();
     let drafted = plan.clone();
     let mut trial_loop = TrialLoop { plan: &drafted, env, should_stop: &mut never_stop };
     let outcome = plan::noise_outcome(&plan);
     let time = PilotTime { baseline_s, arms_s };
-    let mut pilot = trial_loop.run_pilot(outcome.unwrap_or(BinOutcome::Latency), time, &ending)?;
+    let mut pilot = trial_loop.run_pilot(outcome.unwrap_or(BinOutcome::Latency), time, ending)?;
     if outcome.is_none() {
         // Of another outcome than the one that is judged.
         pilot.noise = None;

@@ -153,6 +153,11 @@ pub struct ProcessSpec {
 }
 
 impl Arm {
+    /// True if something other than time may end its windows: a count, or its commands.
+    pub fn sets_window_end(&self) -> bool {
+        self.until.is_some() || matches!(self.ends, OnExit::ClosesWindow | OnExit::Rehearse)
+    }
+
     /// The form of the treatment, in a word.
     pub fn treatment_kind(&self) -> &'static str {
         match (self.process_specs().as_slice(), self.artefact.map(artefacts::spec_of)) {

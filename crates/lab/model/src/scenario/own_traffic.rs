@@ -63,7 +63,7 @@ impl Scenario {
     /// The baseline, its A/A and the chosen treatments, with the server's own count of statements in the place of a load.
     ///
     /// # Errors
-    /// It is about the host alone, or a name is not that of a treatment.
+    /// It is about the host alone, a name is not that of a treatment, or a treatment's windows have no fixed length.
     pub fn under_own_traffic(mut self, chosen: &[String], profile: Profile) -> anyhow::Result<Self> {
         ensure!(
             self.subject == super::Subject::Server,
@@ -74,7 +74,11 @@ impl Scenario {
         for name in &chosen {
             match self.arms.iter().find(|arm| arm.name == *name) {
                 None => bail!("{} has no variant `{name}`: `toll list {}` shows them", self.name, self.name),
-                Some(arm) if arm.role == Role::Treatment => {}
+                Some(arm) if arm.role == Role::Treatment => ensure!(
+                    !arm.sets_window_end(),
+                    "`{name}` sets the end of its windows: a live run has windows of one length, so that its plan says how \
+                     long the method is on. Leave it out"
+                ),
                 Some(_) => bail!("`{name}` is no treatment: the baseline and its A/A are in every live run"),
             }
         }
@@ -161,6 +165,11 @@ mod tests {
         for wrong in ["baseline", "nosuch"] {
             assert!(preset().under_own_traffic(&[wrong.to_owned()], Profile::live()).is_err());
         }
+        let mut backup = preset();
+        let arm = backup.arms.iter_mut().find(|arm| arm.name == "toll-queries").unwrap();
+        arm.ends = crate::scenario::OnExit::Rehearse;
+        let error = backup.under_own_traffic(&chosen, Profile::live()).unwrap_err().to_string();
+        assert!(error.contains("`toll-queries` sets the end of its windows"), "{error}");
         let host = Preset::named("packet-loss").unwrap().scenario().unwrap();
         assert!(host.under_own_traffic(&[], Profile::live()).is_err());
     }
