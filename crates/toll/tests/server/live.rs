@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use toll_mysql::{Connection, Target};
 use toll_testkit::lab::{ForeignServer, HANG_TIMEOUT, Lab, arm, output_text, read_result};
 
 /// Short windows: eight blocks and two shams in less than a minute. On a host that builds meanwhile, a probe query may wait.
@@ -39,10 +40,27 @@ struct Production {
     name: String,
 }
 
+/// Tables of users, who have an account of their own.
+const SHOP: &str = "CREATE DATABASE shop; CREATE TABLE shop.items (id INT PRIMARY KEY, name VARCHAR(20)); \
+    INSERT INTO shop.items SELECT seq, 'x' FROM shop.seq_1_to_1000; \
+    CREATE USER app@localhost; GRANT ALL ON shop.* TO app@localhost";
+
+fn users_dsn(server: &ForeignServer) -> String {
+    format!("mysql://app@localhost/shop?socket={}", server.socket.display())
+}
+
+/// A user connects, asks once and goes. While the server is down there is no answer.
+fn ask_as_user(server: &ForeignServer) {
+    let target = Target::parse_dsn(&users_dsn(server)).unwrap();
+    if let Ok(mut connection) = Connection::connect(&target) {
+        let _ = connection.query("SELECT name FROM shop.items WHERE id = 7");
+    }
+}
+
 fn production() -> Production {
     let lab = toll_testkit::lab!();
     let server = lab.start_server();
-    server.run("CREATE DATABASE shop; CREATE TABLE shop.items (id INT PRIMARY KEY, name VARCHAR(20)); INSERT INTO shop.items SELECT seq, 'x' FROM shop.seq_1_to_1000");
+    server.run(SHOP);
     let name = only_value(&server.rows("SELECT @@hostname"));
     let dsn = server.dsn();
     Production { lab, server, dsn, name }
@@ -66,7 +84,7 @@ impl Production {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    self.server.rows("SELECT name FROM shop.items WHERE id = 7");
+                    ask_as_user(&self.server);
                 }
             });
             let _ends = EndsWithWork(&is_over);
@@ -253,15 +271,29 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
 #[test]
 fn without_a_tap_the_servers_own_counters_are_judged_and_the_page_says_so() {
     let at = production();
-    let dsn = at.dsn.clone();
+    let (dsn, users) = (at.dsn.clone(), users_dsn(&at.server));
+    // Of toll's account alone.
+    let unused = output_text(&at.lab.toll(&at.arguments(&dsn, &["--no-tap"])));
+    assert!(unused.contains("counts no statements but toll's own"), "{unused}");
+    let load = ["--server", &users, "--tables", "1", "--rows", "100"];
+    let prepared = at.lab.toll(&[&["load", "prepare"], &load[..]].concat());
+    assert!(prepared.status.success(), "{}", output_text(&prepared));
+    let mut prepares = at.lab.spawn_with_stderr(
+        &[&["load", "point-select"], &load[..], &["--threads", "1", "--rate", "100"]].concat(),
+        &at.lab.path("load"),
+    );
     let plan = at.with_users(|| at.lab.toll(&at.arguments(&dsn, &["--no-tap"])));
+    send_signal(prepares.id(), "INT");
+    prepares.wait().unwrap();
     let text = output_text(&plan);
     assert!(plan.status.success(), "{text}");
     for expected in [
         "Verdicts: response time of users' queries, at a fixed mix",
         "Users' response times: performance_schema's counts and sums, by kind of statement",
         "%  select",
+        "%  Execute",
         "Not seen: queries on the server's sockets: --no-tap",
+        "Not seen: queries of other programs under toll's own account",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }

@@ -1,6 +1,7 @@
 //! Response times from the server's own counters: counts and sums of `performance_schema` by kind of statement, read each half second.
 //!
-//! A class's times are its mean's: the server keeps no logarithms.
+//! A class's times are its mean's: the server keeps no logarithms. Statements of toll's own account are left out: probe queries of a
+//! fixed rate would be a class of their own.
 
 use super::{STRETCH_US, SeenClass, SeenStretch, Taker};
 use anyhow::{Context, ensure};
@@ -16,11 +17,15 @@ use toll_sys::clock;
 /// What is read so soon after a stretch's end is taken for what it ended with.
 const LATE_US: u64 = 5_000;
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Kinds of statement that users send; what toll and monitoring send most is left out. Some 150 rows, which are in memory.
-const READ: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
-    FROM performance_schema.events_statements_summary_global_by_event_name \
-    WHERE COUNT_STAR > 0 AND EVENT_NAME LIKE 'statement/sql/%' AND EVENT_NAME NOT LIKE 'statement/sql/show%' \
-    AND EVENT_NAME NOT IN ('statement/sql/set_option', 'statement/sql/error')";
+/// Kinds of statement that users send, text or prepared; what monitoring sends most is left out. Some 150 rows for each account, which
+/// are in memory. The server's own threads have no user; its accounts are by the name and host of the login, as USER() is.
+const READ: &str = "SELECT EVENT_NAME, SUM(COUNT_STAR), SUM(SUM_TIMER_WAIT) \
+    FROM performance_schema.events_statements_summary_by_account_by_event_name \
+    WHERE COUNT_STAR > 0 AND CONCAT(USER, '@', HOST) <> USER() \
+    AND (EVENT_NAME IN ('statement/com/Execute', 'statement/com/Bulk_execute') \
+        OR EVENT_NAME LIKE 'statement/sql/%' AND EVENT_NAME NOT LIKE 'statement/sql/show%' \
+        AND EVENT_NAME NOT IN ('statement/sql/set_option', 'statement/sql/error')) \
+    GROUP BY EVENT_NAME";
 
 /// Count, and sum in picoseconds, by name.
 type Totals = BTreeMap<String, (u64, u64)>;
@@ -32,7 +37,10 @@ pub fn start(target: &Target, stop: &Arc<AtomicBool>, mut taker: Taker) -> anyho
     let mut last_us = clock::next_multiple_us(STRETCH_US);
     clock::sleep_until(last_us);
     let mut last = read(&mut connection).context("performance_schema cannot be read")?;
-    ensure!(!last.is_empty(), "performance_schema counts no statements: it is off, or its instruments are");
+    ensure!(
+        !last.is_empty(),
+        "performance_schema counts no statements but toll's own: it or its instruments are off, or users share toll's account"
+    );
     let stop = Arc::clone(stop);
     let reader = std::thread::Builder::new().name("class-counters".into()).spawn(move || {
         while !stop.load(Ordering::Relaxed) {

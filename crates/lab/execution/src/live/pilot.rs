@@ -179,6 +179,9 @@ fn start_meter(
         };
         match ClassMeter::start(&source, None, own.to_vec(), taker) {
             Ok(meter) => {
+                if let ClassSource::Counters(_) = source {
+                    users.not_seen.push("queries of other programs under toll's own account".to_owned());
+                }
                 users.source = Some(source);
                 return (Some(meter), users, stretches);
             }

@@ -1,6 +1,6 @@
 //! A method that crosses over between two servers of a cluster.
 
-use super::{GENERAL_LOG, Production, SHORT, only_value, production, send_signal};
+use super::{GENERAL_LOG, Production, SHOP, SHORT, ask_as_user, only_value, production, send_signal};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use toll_testkit::lab::{ForeignServer, arm, output_text, read_result};
 /// A second server with the same tables.
 fn second(at: &Production) -> ForeignServer {
     let server = at.lab.start_another_server("second");
-    server.run("CREATE DATABASE shop; CREATE TABLE shop.items (id INT PRIMARY KEY, name VARCHAR(20)); INSERT INTO shop.items SELECT seq, 'x' FROM shop.seq_1_to_1000");
+    server.run(SHOP);
     server
 }
 
@@ -29,7 +29,7 @@ fn with_users_of_both<T: Send>(
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    second.rows("SELECT name FROM shop.items WHERE id = 7");
+                    ask_as_user(second);
                 }
             });
             let done = scope.spawn(work).join();
