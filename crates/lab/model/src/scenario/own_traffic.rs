@@ -1,6 +1,6 @@
 //! A scenario for a server that serves users: under its own traffic, without a load or data of toll's.
 
-use super::{Profile, Scenario, Workload};
+use super::{Arm, Profile, Scenario, Workload};
 use anyhow::{bail, ensure};
 use std::collections::BTreeMap;
 use toll_record::{Aggregate, Asker, Compare, Definition, Meter, Role, Source, Zeros};
@@ -60,7 +60,7 @@ fn outcomes() -> Vec<Definition> {
 }
 
 impl Scenario {
-    /// The baseline, its A/A and the chosen treatments, with the server's own count of statements in the place of a load.
+    /// The baseline, an A/A of it and the chosen treatments, with the server's own count of statements in the place of a load.
     ///
     /// # Errors
     /// It is about the host alone, a name is not that of a treatment, or a treatment's windows have no fixed length.
@@ -82,9 +82,8 @@ impl Scenario {
                 Some(_) => bail!("`{name}` is no treatment: the baseline and its A/A are in every live run"),
             }
         }
-        let baseline = self.baseline.clone();
-        let first_aa = self.arms.iter().find(|arm| arm.role == Role::Aa).map(|arm| arm.name.clone());
-        let kept: Vec<String> = first_aa.into_iter().chain([baseline]).chain(chosen).collect();
+        let aa = self.ensure_aa();
+        let kept: Vec<String> = [aa, self.baseline.clone()].into_iter().chain(chosen).collect();
         self.arms.retain(|arm| kept.contains(&arm.name));
         for arm in &mut self.arms {
             arm.workload = Workload::default();
@@ -103,6 +102,25 @@ impl Scenario {
         self.limits.clear();
         self.charts.clear();
         Ok(self)
+    }
+
+    /// Name of the first A/A arm. A scenario without one gets a copy of its baseline: each fifth block needs it.
+    fn ensure_aa(&mut self) -> String {
+        if let Some(arm) = self.arms.iter().find(|arm| arm.role == Role::Aa) {
+            return arm.name.clone();
+        }
+        let mut name = format!("{}-again", self.baseline);
+        while super::find_arm(&self.arms, &name).is_some() {
+            name += "-again";
+        }
+        let baseline = self.arms.iter().position(|arm| arm.name == self.baseline);
+        if let Some(at) = baseline {
+            let title = format!("{}, again (A/A)", self.arms[at].title);
+            let (name, alias) = (name.clone(), Vec::new());
+            let copy = Arm { name, alias, title, role: Role::Aa, ..self.arms[at].clone() };
+            self.arms.insert(at + 1, copy);
+        }
+        name
     }
 
     /// Verdicts are drawn from this; shown is what can be seen of the server. Throughput is shown as a check of balance. Where
@@ -165,6 +183,14 @@ mod tests {
         for wrong in ["baseline", "nosuch"] {
             assert!(preset().under_own_traffic(&[wrong.to_owned()], Profile::live()).is_err());
         }
+        let mut without_aa = preset();
+        without_aa.arms.retain(|arm| arm.role != Role::Aa);
+        let log = without_aa.arms.iter_mut().find(|arm| arm.name == "slowlog-all").unwrap();
+        log.name = "baseline-again".to_owned();
+        let live = without_aa.under_own_traffic(&chosen, Profile::live()).unwrap();
+        let aa: Vec<&Arm> = live.arms.iter().filter(|arm| arm.role == Role::Aa).collect();
+        assert_eq!((aa.len(), aa[0].name.as_str()), (1, "baseline-again-again"));
+        assert_eq!((aa[0].command.as_ref(), aa[0].title.as_str()), (None, "load alone, again (A/A)"));
         let mut backup = preset();
         let arm = backup.arms.iter_mut().find(|arm| arm.name == "toll-queries").unwrap();
         arm.ends = crate::scenario::OnExit::Rehearse;
