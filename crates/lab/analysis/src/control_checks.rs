@@ -118,25 +118,29 @@ fn interval_contains([low, high]: [f64; 2], value: f64) -> bool {
 
 /// Minimum detectable effect of this run.
 ///
-/// It uses the spread of the A/A differences, else the median spread of the treatments. Each treatment has
-/// its share of alpha, as in the forecast.
+/// It uses the spread of the A/A differences, else the median spread of the treatments; in blocks, of which few are A/A, that of
+/// the treatments alone. Each treatment has its share of alpha, as in the forecast.
 pub fn estimate_mde(plan: &Plan, arms: &[(Role, &Comparison)]) -> Option<Mde> {
     let treatments = arms.iter().filter(|(role, _)| *role == Role::Treatment).count() as u32;
     let spread = |role: Role| -> Vec<(f64, usize)> {
         let enough = arms.iter().filter(|(r, c)| *r == role && c.pairs.d.len() > 1);
         enough.map(|(_, c)| (toll_stats::sd(&c.pairs.d), c.pairs.d.len())).collect()
     };
-    let mut known = spread(Role::Aa);
+    let mut known = if plan.design.is_rounds() { spread(Role::Aa) } else { Vec::new() };
     if known.is_empty() {
         known = spread(Role::Treatment);
     }
-    let rounds = known.iter().map(|k| k.1).max();
+    let pairs = known.iter().map(|k| k.1);
+    let rounds = if plan.design.is_rounds() { pairs.max() } else { pairs.min() };
     let spreads: Vec<f64> = known.iter().map(|k| k.0).collect();
     let sd = (!spreads.is_empty()).then(|| toll_stats::median(&spreads));
     let ordinary = |a: &CommonSpread, b: &CommonSpread| a.sd.total_cmp(&b.sd);
     let common = arms.iter().filter_map(|(_, c)| c.common_spread()).min_by(ordinary);
     let achieved = sd.zip(rounds).and_then(|(sd, n)| match common {
         Some(common) => Some(common.detectable_effect(n, plan.alpha, treatments, POWER)),
+        None if !plan.design.is_rounds() => {
+            Some(sd * toll_stats::sequence_mde(n, plan.alpha / f64::from(treatments))?)
+        }
         None => {
             toll_stats::minimum_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
         }
@@ -160,7 +164,8 @@ pub fn estimate_mde(plan: &Plan, arms: &[(Role, &Comparison)]) -> Option<Mde> {
         planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
         achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::log_ratio_to_pct),
         achieved: achieved.filter(|_| !is_ratio),
-        rounds_for_margin: sd.zip(margin).and_then(rounds_for),
+        // A live run is given a time.
+        rounds_for_margin: sd.zip(margin).filter(|_| plan.design.is_rounds()).and_then(rounds_for),
     };
     let known = [mde.planned_pct, mde.achieved_pct, mde.achieved];
     (known.iter().any(Option::is_some) || mde.rounds_for_margin.is_some()).then_some(mde)

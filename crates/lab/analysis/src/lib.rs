@@ -41,6 +41,8 @@ mod self_terminating;
 mod stalls;
 mod steal_filter;
 mod stopping_rule;
+#[cfg(test)]
+mod tests;
 mod warning_checks;
 mod warnings;
 mod window_outcomes;
@@ -168,7 +170,7 @@ pub fn analyse(recorded: &RunData) -> RunResult {
         stalls: arms.stalls.spans.clone(),
         pauses: pauses::find_pauses(recorded, &trials.windows),
         self_cost,
-        warnings: warnings.iter().map(RunWarning::to_warning).collect::<Vec<Warning>>(),
+        warnings: warnings.iter().map(|warning| warning.to_warning(&plan.design)).collect::<Vec<Warning>>(),
         advice: Vec::new(),
         charts: Vec::new(),
         parts,

@@ -4,7 +4,7 @@
 //! anything.
 
 use std::collections::BTreeMap;
-use toll_record::Warning;
+use toll_record::{Design, Warning};
 use toll_sys::count_format::{format_count, format_error_codes};
 
 /// A warning about a run. Shares are 0..=1; percentages are named as such.
@@ -410,12 +410,12 @@ impl RunWarning {
         }
     }
 
-    fn advice(&self) -> String {
+    /// Names options of the command that makes runs of this design.
+    fn advice(&self, design: &Design) -> String {
+        let settle = if design.is_rounds() { "--settle" } else { "--guard-interval" };
         match self {
             RunWarning::NoBaseline { .. } => "run again with the baseline among --variants".into(),
-            RunWarning::Incomplete { .. } => {
-                "the figures rest on the rounds that are there; run again for the rest".into()
-            }
+            RunWarning::Incomplete { .. } => "the figures rest on the rounds that are there; run again for the rest".into(),
             RunWarning::ServerRestarted { .. } => {
                 "the server's error log says why (a crash, memory, somebody's hand); windows right after it ran with cold caches: run again if they stand out".into()
             }
@@ -431,6 +431,9 @@ impl RunWarning {
             RunWarning::TreatmentKilled { .. } => {
                 "its artefact may lack the end; give the variant a stop signal that it obeys".into()
             }
+            RunWarning::TooFewRounds { .. } | RunWarning::LowPower { .. } if !design.is_rounds() => {
+                "give the run more time (--time)".into()
+            }
             RunWarning::TooFewRounds { need, .. } => format!("run with --rounds {need} or more"),
             RunWarning::AaFailed { .. } => {
                 "one run in twenty does this by chance: run again with another --seed; if it fails again, trust no verdict of this host before its noise is found".into()
@@ -438,20 +441,24 @@ impl RunWarning {
             RunWarning::ControlMissed { .. } => {
                 "one control in twenty misses by chance: run again with another --seed; if it misses again, stop other load on the host, and look for another bottleneck than CPU".into()
             }
-            RunWarning::CarryOver { .. } => "lengthen --settle until it goes, and read variants that follow it with care".into(),
+            RunWarning::CarryOver { .. } => {
+                format!("lengthen {settle} until it goes, and read variants that follow it with care")
+            }
             RunWarning::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
-            RunWarning::SlowSettling { .. } => "lengthen --settle: the window should begin on the plateau".into(),
+            RunWarning::SlowSettling { .. } => {
+                format!("lengthen {settle}: the window should begin on the plateau")
+            }
             RunWarning::WindowOnSlope { slope, .. } => format!(
                 "its steady overhead is the later one: let it settle, `settle = \"{:.0}s\"` in the variant, or --settle",
                 slope.late_s[0]
             ),
             RunWarning::Noisy { .. } => "stop other load on the host, or give the run more time (--time): more rounds, rather than longer windows".into(),
-            RunWarning::LowPower { rounds, .. } => match rounds {
-                Some(rounds) => {
-                    format!("run with --rounds {rounds} to detect effects as small as that, or let --find choose")
-                }
-                None => "no sensible number of rounds detects that here: stop other load on the host".into(),
-            },
+            RunWarning::LowPower { rounds: Some(rounds), .. } => {
+                format!("run with --rounds {rounds} to detect effects as small as that, or let --find choose")
+            }
+            RunWarning::LowPower { .. } => {
+                "no sensible number of rounds detects that here: stop other load on the host".into()
+            }
             RunWarning::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
             RunWarning::StealExcluded { .. } => {
                 "neighbours on the same machine were at work. If one variant loses many more windows than the others, the variant itself may cause the steal: measure it again".into()
@@ -481,12 +488,12 @@ impl RunWarning {
     }
 
     /// The warning as stored in a result.
-    pub fn to_warning(&self) -> Warning {
+    pub fn to_warning(&self, design: &Design) -> Warning {
         Warning {
             code: self.code().to_owned(),
             arm: self.arm().cloned(),
             text: self.text(),
-            advice: self.advice(),
+            advice: self.advice(design),
         }
     }
 }
