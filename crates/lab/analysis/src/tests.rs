@@ -76,3 +76,12 @@ fn the_detectable_effect_of_blocks_is_that_of_the_treatment_with_the_fewest() {
     let low = warning(&result, "low-power").unwrap();
     assert_eq!(low.advice, "give the run more time (--time)");
 }
+
+#[test]
+fn carry_over_between_blocks_is_reported_and_its_absence_is_not() {
+    let found = analyse(&blocks(80, 0.15));
+    let found = warning(&found, "carry-over").unwrap();
+    assert_eq!(found.arm.as_deref(), Some("log"));
+    assert!(found.advice.contains("--guard-interval"), "{}", found.advice);
+    assert!(warning(&analyse(&blocks(80, 0.0)), "carry-over").is_none());
+}
