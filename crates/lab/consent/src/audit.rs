@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use toll_execution::trial_loop::RunEnd;
 
 /// In the run's directory.
 pub const AUDIT_FILE: &str = "audit.ndjson";
@@ -39,6 +40,17 @@ pub enum Action<'a> {
     },
 }
 
+/// How a run ended, in words.
+#[must_use]
+pub fn describe_end(ending: &RunEnd) -> String {
+    match ending {
+        RunEnd::Completed | RunEnd::EarlyStop => "the run ended, and everything is off".to_owned(),
+        RunEnd::Interrupted => "interrupted; everything is off".to_owned(),
+        RunEnd::Aborted(why) => format!("ended early: {why}; everything is off"),
+        RunEnd::NotRestored(why) => format!("NOT everything was put back: {why}"),
+    }
+}
+
 #[derive(Serialize)]
 struct Line<'a> {
     utc: String,
@@ -70,6 +82,17 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_has_its_reason_and_no_more_is_called_off_than_is() {
+        let off = |ending: RunEnd| {
+            let text = describe_end(&ending);
+            (text.contains("it tripped"), text.ends_with("everything is off"))
+        };
+        assert_eq!(off(RunEnd::Completed), (false, true));
+        assert_eq!(off(RunEnd::Aborted("it tripped".to_owned())), (true, true));
+        assert_eq!(off(RunEnd::NotRestored("it tripped".to_owned())), (true, false));
+    }
 
     #[test]
     fn lines_have_their_time_and_their_words() {

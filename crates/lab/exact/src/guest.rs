@@ -50,7 +50,7 @@ pub fn run_in_machine(
     match finished.ending {
         RunEnd::Completed | RunEnd::EarlyStop => Ok(()),
         RunEnd::Interrupted => bail!("interrupted"),
-        RunEnd::Aborted(why) => bail!("{why}"),
+        RunEnd::Aborted(why) | RunEnd::NotRestored(why) => bail!("{why}"),
     }
 }
 

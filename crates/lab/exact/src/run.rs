@@ -219,7 +219,7 @@ fn count(
     }
     if rounds? == 0 {
         match ending {
-            RunEnd::Aborted(why) => bail!("{why}"),
+            RunEnd::Aborted(why) | RunEnd::NotRestored(why) => bail!("{why}"),
             _ => bail!("interrupted before the first round had ended"),
         }
     }

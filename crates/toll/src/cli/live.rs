@@ -229,14 +229,14 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     let reason = arguments.reason.as_deref().unwrap_or_default();
     prepared.audit_consent(&mut audit, &typed, reason, &request.command)?;
     request.live = Some(prepared.live);
-    let ended = run::run(request, &progress::RunProgress::on_stderr(), &cancel)
-        .and_then(|finished| super::run::finish_run(finished, arguments.format.chosen(), &[]));
-    let how = match &ended {
-        Ok(_) => "the run ended, and everything is off".to_owned(),
+    let finished = run::run(request, &progress::RunProgress::on_stderr(), &cancel);
+    let how = match &finished {
+        Ok(finished) => audit::describe_end(&finished.ending),
         Err(error) => format!("{error:#}"),
     };
-    audit.write(audit::Action::End { how: &how })?;
-    ended
+    let audited = audit.write(audit::Action::End { how: &how });
+    let code = super::run::finish_run(finished?, arguments.format.chosen(), &[])?;
+    audited.map(|()| code)
 }
 
 impl Live {

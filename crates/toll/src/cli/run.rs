@@ -315,7 +315,7 @@ pub(super) fn finish_run(
             eprint_line!("toll: interrupted; the report covers the measurements up to then");
             return Ok(ExitCode::from(super::exit_code::INTERRUPTED));
         }
-        RunEnd::Aborted(why) => {
+        RunEnd::Aborted(why) | RunEnd::NotRestored(why) => {
             eprint_line!("toll: the run ended early: {why}; the report covers the measurements up to then");
             return Ok(ExitCode::FAILURE);
         }

@@ -226,11 +226,15 @@ fn run_in_testbed(
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
     })();
-    let closed = testbed::close(testbed);
-    // What was measured holds even where something could not be put back; that is still an error.
+    end_closed(conducted, testbed::close(testbed))
+}
+
+/// What was measured holds even where something could not be put back; that is still an error.
+fn end_closed(conducted: anyhow::Result<RunEnd>, closed: anyhow::Result<()>) -> anyhow::Result<RunEnd> {
     match (conducted, closed) {
         (conducted, Ok(())) => conducted,
-        (Ok(_), Err(left)) => Ok(RunEnd::Aborted(format!("{left:#}"))),
+        (Ok(RunEnd::Aborted(why)), Err(left)) => Ok(RunEnd::NotRestored(format!("{left:#}; before: {why}"))),
+        (Ok(_), Err(left)) => Ok(RunEnd::NotRestored(format!("{left:#}"))),
         (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
     }
 }
@@ -256,6 +260,19 @@ fn remove_unmeasured_dir(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_leaves_something_switched_on_says_so_beside_its_own_reason() {
+        let (tripped, left) =
+            (|| Ok(RunEnd::Aborted("it tripped".into())), || Err(anyhow::anyhow!("it is on")));
+        assert_eq!(end_closed(tripped(), Ok(())).unwrap(), RunEnd::Aborted("it tripped".into()));
+        let both = "it is on; before: it tripped".to_owned();
+        assert_eq!(end_closed(tripped(), left()).unwrap(), RunEnd::NotRestored(both));
+        let alone = RunEnd::NotRestored("it is on".into());
+        assert_eq!(end_closed(Ok(RunEnd::Completed), left()).unwrap(), alone);
+        let failed = end_closed(Err(anyhow::anyhow!("it failed")), left()).unwrap_err();
+        assert_eq!(format!("{failed:#}"), "it is on: it failed");
+    }
 
     #[test]
     fn a_run_directory_is_for_the_readers_of_its_report_and_those_that_were_there_stay() {

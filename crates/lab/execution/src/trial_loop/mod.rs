@@ -60,6 +60,8 @@ pub enum RunEnd {
     Interrupted,
     /// It could not go on, for this reason; what was measured until then holds.
     Aborted(String),
+    /// Something that was switched on may be on still, for this reason; what was measured holds.
+    NotRestored(String),
 }
 
 /// How an arm has fared so far.
