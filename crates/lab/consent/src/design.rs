@@ -16,6 +16,8 @@ pub struct LiveDesign {
     pub window_s: f64,
     /// Thrown away after each switch.
     pub guard_s: f64,
+    /// No block begins that would end later.
+    pub time_s: f64,
     /// Ramp and shams included.
     pub blocks: u32,
     pub treatments: u32,
@@ -51,7 +53,7 @@ impl LiveDesign {
             );
         }
         let after_ramp = ((time_s - ramp_total_s) / block_s(window_s)).floor() as u32;
-        Ok(Self { window_s, guard_s, blocks: ramp_s.len() as u32 + after_ramp, treatments, ramp_s })
+        Ok(Self { time_s, window_s, guard_s, blocks: ramp_s.len() as u32 + after_ramp, treatments, ramp_s })
     }
 
     fn tested_blocks(&self) -> u32 {

@@ -160,7 +160,11 @@ impl LivePage<'_> {
             false => "each a window with and one without, in an order that is drawn;",
         };
         writeln!(out, "  {} blocks in {}, {windows}", design.blocks, format_duration_s(design.duration_s()))?;
-        writeln!(out, "  each fifth block switches nothing (sham).")?;
+        let limit = format_duration_s(design.time_s);
+        writeln!(
+            out,
+            "  each fifth block switches nothing (sham). No block begins that would end after {limit}."
+        )?;
         let each_server = if self.crosses_over() { " at each server" } else { "" };
         writeln!(
             out,

@@ -207,6 +207,7 @@ pub fn prepare(
             users: users.clone(),
             judged,
             planned_mde_pct: mde_pct,
+            time_s: design.time_s,
         },
         missing: needed.into_iter().flatten().filter(|right| !right.is_there).collect(),
     }))

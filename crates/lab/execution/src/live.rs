@@ -38,6 +38,8 @@ pub struct LiveRequest {
     pub judged: Judged,
     /// Smallest effect that is found with a probability of 80%, percent.
     pub planned_mde_pct: Option<f64>,
+    /// All blocks end within it, however long switching takes.
+    pub time_s: f64,
 }
 
 /// A server that serves users, with what is usual there and what ends the run.
@@ -60,6 +62,7 @@ impl LiveRequest {
         pilot.took_s = self.servers.iter().map(|server| server.baseline.seconds as f64).fold(0.0, f64::max);
         pilot.noise = self.users.noise_of(self.judged).cloned();
         plan.planned_mde_pct = self.planned_mde_pct;
+        plan.time_s = Some(self.time_s);
     }
 }
 

@@ -259,6 +259,9 @@ fn system_a_run_with_consent_prices_the_method_and_leaves_nothing() {
     let audit = audit(&out);
     assert_eq!((&audit[0]["action"], &audit[0]["reason"]), (&"consent".into(), &"ticket 4711".into()));
     assert_eq!(audit.last().unwrap()["action"], "end");
+    let plan: Value =
+        serde_json::from_str(&std::fs::read_to_string(Path::new(&out).join("plan.json")).unwrap()).unwrap();
+    assert_eq!(plan["time_s"], 70.0);
     let breaker: Value =
         serde_json::from_str(&std::fs::read_to_string(Path::new(&out).join("breaker.json")).unwrap())
             .unwrap();

@@ -379,9 +379,12 @@ impl<'a> TimeBudget<'a> {
     }
 
     fn end_round(&mut self, round: u32, now_us: u64) {
-        let (rounds, us) = &mut self.round_durations[usize::from(self.plan.is_long_round(round))];
-        *rounds += 1;
-        *us += now_us - self.round_begun_us;
+        // Short ones, which raise the exposure, say nothing of those after them.
+        if !self.plan.is_ramp_round(round) {
+            let (rounds, us) = &mut self.round_durations[usize::from(self.plan.is_long_round(round))];
+            *rounds += 1;
+            *us += now_us - self.round_begun_us;
+        }
         self.round_begun_us = now_us;
     }
 }

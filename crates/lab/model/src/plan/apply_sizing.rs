@@ -59,12 +59,7 @@ pub fn expected_round_s(plan: &Plan, round: u32) -> f64 {
 
 /// Expected seconds of all trials of a plan, at most the time given.
 pub fn expected_s(plan: &Plan) -> f64 {
-    let [short, long] = [false, true].map(|is_long| {
-        let round = (0..plan.order.len() as u32).find(|round| plan.is_long_round(*round) == is_long);
-        round.map_or(0.0, |round| expected_round_s(plan, round))
-    });
-    let longs = plan.long.as_ref().map_or(0, |long| long.rounds.len());
-    let all = (plan.order.len() - longs) as f64 * short + longs as f64 * long;
+    let all: f64 = (0..plan.order.len() as u32).map(|round| expected_round_s(plan, round)).sum();
     plan.time_s.map_or(all, |given| all.min(given))
 }
 
