@@ -47,10 +47,12 @@ fn check(runs: &[PathBuf]) {
     let mut old = Vec::new();
     for run in runs {
         let result = analyse::analyse_run_dir(&RunDir::open(run).unwrap()).unwrap();
-        assert!(result.complete, "{} is whole", run.display());
+        // One that its breaker ended is kept as it ended.
+        let said = text(&result, ColourMode::Plain, Detail::All);
+        assert!(result.complete || said.contains("the breaker tripped"), "{} is whole", run.display());
         let forms = [
             (RESULT, json::json(std::slice::from_ref(&result), None).unwrap()),
-            ("report.txt", text(&result, ColourMode::Plain, Detail::All)),
+            ("report.txt", said),
             ("report.md", markdown::markdown(&result)),
         ];
         for (file, says) in forms {
