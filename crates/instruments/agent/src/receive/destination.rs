@@ -269,10 +269,14 @@ impl StreamFiles {
         if let Some((path, file)) = &created {
             self.files.add(path, file)?;
             // Of packets nobody counts what is missing.
-            if std::mem::take(&mut self.was_elsewhere) && self.extension == QUERIES {
+            if self.was_elsewhere && self.extension == QUERIES {
                 let mark = elsewhere_mark(path);
-                private_file::create(&mark).with_context(|| format!("cannot make {}", mark.display()))?;
+                if let Err(error) = private_file::create(&mark) {
+                    self.drop_new_file();
+                    return Err(error).with_context(|| format!("cannot make {}", mark.display()));
+                }
             }
+            self.was_elsewhere = false;
         }
         let file = created.map(|(_, file)| file);
         let begun = Instant::now();

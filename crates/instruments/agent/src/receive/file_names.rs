@@ -27,7 +27,7 @@ pub fn place_in_order(name: &str) -> (&str, u32) {
     number.unwrap_or((stem, 1))
 }
 
-/// An empty file beside one that goes on from another receiver's: whoever reads it cannot tell what is missing before.
+/// An empty file that marks one which goes on from another receiver's: what is missing before it is not known.
 pub fn elsewhere_mark(path: &Path) -> PathBuf {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     path.with_file_name(format!(".{name}.elsewhere"))
