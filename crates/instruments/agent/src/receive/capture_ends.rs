@@ -12,7 +12,8 @@ use toll_sys::private_file;
 use toll_wire::queries::QueriesAccounting;
 
 pub const NAME: &str = ".captures";
-/// Captures that are remembered: those that were heard of last.
+/// Captures that are remembered. Of the host with the most, the one that was not heard of for longest is forgotten first: however
+/// many one host names, those of the others stay known.
 const CAPTURES_MAX: usize = 4_096;
 
 /// By host and its number, which is no other capture's of that host.
@@ -68,13 +69,21 @@ impl CaptureEnds {
                 self.now.insert(key, End { event: events.end.max(known), heard: self.number });
             }
         }
-        while self.now.len() > CAPTURES_MAX
-            && let Some((oldest, _)) = self.now.iter().min_by_key(|(_, end)| end.heard)
-        {
-            let oldest = oldest.clone();
-            self.now.remove(&oldest);
+        while self.now.len() > CAPTURES_MAX {
+            self.forget_one();
         }
         missing
+    }
+
+    fn forget_one(&mut self) {
+        let mut of_hosts = BTreeMap::<&str, usize>::new();
+        self.now.keys().for_each(|(host, _)| *of_hosts.entry(host).or_default() += 1);
+        let most = of_hosts.values().max();
+        let of_most = self.now.iter().filter(|((host, _), _)| of_hosts.get(host.as_str()) == most);
+        let oldest = of_most.min_by_key(|(_, end)| end.heard).map(|(key, _)| key.clone());
+        if let Some(oldest) = oldest {
+            self.now.remove(&oldest);
+        }
     }
 
     /// Once the batch is in the tables.
@@ -188,5 +197,17 @@ mod tests {
             (ends.now.len(), is_known(0), is_known(1), is_known(1 << 40)),
             (CAPTURES_MAX, true, false, true)
         );
+    }
+
+    #[test]
+    fn a_host_that_names_any_number_of_captures_leaves_those_of_others_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let block = |capture: u64| read(&[&blocks(capture, &[1])[0]]);
+        let mut ends = CaptureEnds::read(dir.path(), "a");
+        ends.add("db2", &block(0), true);
+        ends.write().unwrap();
+        let mut ends = CaptureEnds::read(dir.path(), "b");
+        (0..CAPTURES_MAX as u64 + 8).for_each(|capture| _ = ends.add("db1", &block(capture), true));
+        assert_eq!((ends.now.len(), ends.now.contains_key(&("db2".to_owned(), 0))), (CAPTURES_MAX, true));
     }
 }
