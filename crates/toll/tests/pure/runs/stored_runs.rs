@@ -66,6 +66,14 @@ fn check(runs: &[PathBuf]) {
 }
 
 #[test]
+fn commands_of_stored_runs_name_no_directory_of_the_host_that_measured() {
+    let command = |run: &PathBuf| RunDir::open(run).unwrap().plan().unwrap().command;
+    let absolute: Vec<String> =
+        all().iter().flat_map(command).filter(|word| Path::new(word).is_absolute()).collect();
+    assert!(absolute.is_empty(), "scripts/compact-runs leaves their file names: {absolute:#?}");
+}
+
+#[test]
 fn small_stored_runs_have_the_reports_that_this_toll_writes() {
     let small = SMALL.map(|run| runs().join(run));
     assert!(small.iter().all(|run| run.join(RESULT).is_file()), "compared to the last digit");
