@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # toll live beside the lab: response times that methods cost on a server with users and jobs, and under a load of toll's own.
 #
-# The server with users has a replica, performance_schema, and sysbench oltp_read_write at half of what a closed loop reaches; each
-# two minutes a job reads a whole table. `toll live` measures one method after another there. Then the users go, and `toll run` measures
+# The server with users has a replica, performance_schema, and sysbench oltp_read_write at half of what a closed loop reaches, by users
+# who connect again after ten transactions (bench/users.lua), so that a setting which sessions copy reaches them; each two minutes a
+# job reads a whole table. `toll live` measures one method after another there. Then the users go, and `toll run` measures
 # all of them on the same server with a load of its own at the same rate. Printed are both intervals of each method, and whether
 # they overlap.
 #
@@ -31,8 +32,8 @@ start_replica $replica_port $port "${options[@]}"
 sql() { mariadb --no-defaults --socket="$socket" --user=root -N -e "$1"; }
 
 threads=8 rows=100000
-sysbench=(sysbench oltp_read_write --mysql-host=127.0.0.1 --mysql-port=$port --mysql-user=root --tables=8
-  --table-size=$rows --threads=$threads)
+sysbench=(sysbench bench/users.lua --mysql-host=127.0.0.1 --mysql-port=$port --mysql-user=root --tables=8
+  --table-size=$rows --threads=$threads --db-ps-mode=disable)
 sql 'CREATE DATABASE sbtest'
 "${sysbench[@]}" prepare >/dev/null
 [ -e "$out/rate" ] || "${sysbench[@]}" --time=15 run |
