@@ -110,6 +110,9 @@ pub struct Capture {
     /// With --digest: show so many classes, or so many percent of the query time, or the lesser of both [default: 95%:20]
     #[arg(long, value_name = "PERCENT:COUNT", requires = "digest", help_heading = "Output")]
     limit: Option<Limit>,
+    /// With --every and --json: print of each class its count and response times alone, as `toll live` reads them
+    #[arg(long, hide = true, requires_all = ["every", "json"], conflicts_with_all = ["group_by", "otlp", "tables"])]
+    times_alone: bool,
     /// With --stream: queries, decoded on this host, instead of packets
     #[arg(long, requires = "stream", help_heading = "Destination")]
     stream_queries: bool,
@@ -270,6 +273,7 @@ fn to_options(arguments: Capture) -> anyhow::Result<CaptureOptions> {
         digest_interval: arguments.every,
         group_by: arguments.group_by.unwrap_or_default(),
         limit: arguments.limit.unwrap_or_default(),
+        times_alone: arguments.times_alone,
         stream_queries: arguments.stream_queries,
         key: arguments.key,
         plain: arguments.plain,

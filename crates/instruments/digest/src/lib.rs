@@ -276,7 +276,10 @@ pub fn print_events(
 
 /// Writes a digest as JSON on one line: one of many.
 pub fn print_line(request: &Request, done: &DigestResult, out: &mut dyn Write) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, &json::build_document(request, done))?;
+    match request.settings.times_alone {
+        true => response_times::write(&done.digest, request.limit, &mut *out)?,
+        false => serde_json::to_writer(&mut *out, &json::build_document(request, done))?,
+    }
     writeln!(out)?;
     out.flush()?;
     Ok(())

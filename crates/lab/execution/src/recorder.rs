@@ -18,7 +18,7 @@ use toll_record::{Artefact, RunWriter, Sample, TrialLine};
 const QUEUE: usize = 8192;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Lines are written together: to wake up for each would cost more than to write it.
-const WRITE_EVERY: Duration = Duration::from_millis(250);
+const WRITE_EVERY: Duration = Duration::from_millis(500);
 
 /// Handle for sending lines; cheap to clone.
 #[derive(Debug, Clone)]

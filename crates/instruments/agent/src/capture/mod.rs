@@ -11,6 +11,7 @@ mod device_tap;
 pub mod digest_printer;
 pub mod files;
 pub mod metrics;
+mod options;
 pub mod otlp;
 pub mod output;
 mod packet_output;
@@ -21,8 +22,8 @@ mod tables;
 pub mod tap;
 
 pub use accounting::CaptureAccounting;
+pub use options::{CaptureOptions, OutputKind, TapKind};
 
-use crate::rotation::Rotate;
 use crate::table_options::TableOptions;
 use anyhow::{Context, bail};
 use budget::BudgetedOutput;
@@ -31,22 +32,20 @@ use decoding::{CHUNK_BYTES, CompressingSink, DigestOutput, QueryOutput};
 use digest_printer::PrintOptions;
 use files::{FileOptions, FileSink};
 use metrics::MetricsServer;
-use otlp::{OtlpExporter, OtlpSettings};
+use otlp::OtlpExporter;
 use output::CaptureOutput;
 use packet_output::{PacketOutput, Statistics};
 use server_tap::{ServerTap, ServerTapOptions};
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{BufferFill, SenderKey, StreamSink};
 use tap::{Tap, TapCounters};
-use toll_digest::classes::{GroupBy, Limit};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
-use toll_sys::named_choice::NamedChoice;
 use toll_sys::prometheus::MetricsListener;
 use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, WritePlaces, drop_privileges, places_of};
 use toll_wire::decoder::Config;
@@ -65,74 +64,6 @@ const METRIC_CLASSES: usize = 10;
 const COUNTER_INTERVAL: Duration = Duration::from_secs(1);
 /// The kernel hands over what is in an open block within a fifth of a second.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Options of a capture.
-#[derive(Debug, Clone)]
-pub struct CaptureOptions {
-    pub source: TapKind,
-    /// A name, or `any`.
-    pub device: String,
-    pub ports: Vec<u16>,
-    pub server_pid: Option<u32>,
-    /// With the socket tap: probe inside TLS even where the kernel may kill the server for it.
-    pub force_return_probes: bool,
-    pub output: OutputKind,
-    /// Bytes kept of each packet that a server answers; absent: what is of use of each kind of answer.
-    pub snap_server: Option<u32>,
-    pub buffer_bytes: usize,
-    pub rotation: Rotate,
-    pub keep: Option<usize>,
-    pub overwrite: bool,
-    /// Of one core.
-    pub cpu_share: Option<f64>,
-    pub duration: Option<Duration>,
-    pub user: Option<String>,
-    /// A digest of each stretch of this length.
-    pub digest_interval: Option<Duration>,
-    /// Of a digest.
-    pub group_by: GroupBy,
-    pub limit: Limit,
-    /// A stream holds queries, as that of sockets always does.
-    pub stream_queries: bool,
-    pub key: Option<PathBuf>,
-    /// Streams without a key.
-    pub plain: bool,
-    pub metrics: Option<String>,
-    /// Where each digest goes, too.
-    pub otlp: Option<OtlpSettings>,
-    pub tables: Option<TableOptions>,
-    pub status: bool,
-    pub json: bool,
-}
-
-/// Kind of tap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TapKind {
-    /// Packets of a network device
-    Packets,
-    /// Data that the server reads from its sockets and writes to them, Unix sockets too
-    Sockets,
-}
-
-impl NamedChoice for TapKind {
-    const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
-        ("packets", Self::Packets, "Packets of a network device"),
-        (
-            "sockets",
-            Self::Sockets,
-            "Data that the server reads from its sockets and writes to them, Unix sockets too",
-        ),
-    ];
-}
-
-/// Kind of output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OutputKind {
-    Packets(PathBuf),
-    Queries(PathBuf),
-    Digest,
-    Stream(String),
-}
 
 /// The program around a capture: its signals, and the reader of its output.
 pub trait CaptureFrontend {
@@ -306,6 +237,7 @@ fn open_output(
             let mut how =
                 PrintOptions::with_defaults(options.json, describe_tap(options), front.digest_writer());
             how.settings.group_by = options.group_by;
+            how.settings.times_alone = options.times_alone;
             how.otlp = otlp.map(|exporter| exporter.feed(wall_ns()));
             how.limit = options.limit;
             if let (Some(store), Some(to)) = (table_store, &options.tables) {

@@ -253,17 +253,29 @@ impl Class {
         bytes + self.add(event, seen, others)
     }
 
+    /// Nothing but its count and query time. Returns by how many bytes it has grown.
+    pub(super) fn add_time(&mut self, event: &Event<'_>) -> usize {
+        self.count += 1;
+        self.extend_times(event.start_ns, event.start_ns);
+        event.query_ns.map_or(0, |query_ns| self.record(Attribute::QueryTime, query_ns))
+    }
+
+    fn record(&mut self, attribute: Attribute, value: u64) -> usize {
+        let mut bytes = 0;
+        let measure = self.measures[attribute as usize].get_or_insert_with(|| {
+            bytes = size_of::<Measure>();
+            Box::default()
+        });
+        bytes + measure.record(value)
+    }
+
     pub(super) fn add(&mut self, event: &Event<'_>, seen: &EventNames, others: &[ExtraAttribute]) -> usize {
         let mut bytes = 0;
         self.count += 1;
         self.tainted += u64::from(event.tainted);
         for attribute in Attribute::ALL {
             if let Some(value) = attribute.value_in(event) {
-                let measure = self.measures[attribute as usize].get_or_insert_with(|| {
-                    bytes += size_of::<Measure>();
-                    Box::default()
-                });
-                bytes += measure.record(value);
+                bytes += self.record(attribute, value);
             }
         }
         for &(id, value) in others {

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use toll_digest::response_times::{ClassTimes, read_response_times};
+use toll_digest::response_times::{self, ClassTimes};
 use toll_journal::{Journal, UndoId};
 use toll_sys::program::OWN_PROGRAM;
 use toll_sys::{child_process, clock};
@@ -25,9 +25,10 @@ const SAID_BYTES: u64 = 4 << 10;
 /// The command that taps a server.
 pub fn command(server_pid: i32) -> Vec<String> {
     let every = format!("{}ms", STRETCH_US / 1_000);
-    let words = ["capture", "--tap", "sockets", "--digest", "--json", "--every", &every, "--limit", CLASSES];
+    let words =
+        ["capture", "--tap", "sockets", "--digest", "--json", "--times-alone", "--every", &every, "--limit"];
     let own = std::iter::once(OWN_PROGRAM).chain(words).map(str::to_owned);
-    own.chain(["--server-pid".to_owned(), server_pid.to_string()]).collect()
+    own.chain([CLASSES.to_owned(), "--server-pid".to_owned(), server_pid.to_string()]).collect()
 }
 
 #[derive(Debug)]
@@ -71,7 +72,7 @@ pub fn start(
         }
         for line in lines {
             // Its last line is the accounting.
-            if let Ok(classes) = read_response_times(&line)
+            if let Ok(classes) = response_times::read(&line)
                 && let Some(stretch) = to_stretch(classes, &own)
             {
                 taker(stretch);

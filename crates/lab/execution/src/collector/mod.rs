@@ -1,7 +1,7 @@
 //! Collectors of host, server and toll's own cost, read at a fixed interval during a run.
 //!
 //! Pressure and dirty pages are read every 100 ms, on a server that serves users every 500 ms. The host, the server's counters and toll's own cost are
-//! read every second. A ticker detects delays of the harness itself.
+//! read every second, the last of these on a server that serves users every 10 s. A ticker detects delays of the harness itself.
 
 mod host;
 mod own;
@@ -29,6 +29,9 @@ pub struct Collectors {
 /// Host, server and own cost are read once in so many ticks of pressure.
 const TICKS_PER_SECOND: u64 = 10;
 const LIVE_TICKS_PER_SECOND: u64 = 2;
+/// Seconds between two readings of toll's own cost, which opens a file of each thread.
+const OWN_EVERY_S: u64 = 1;
+const LIVE_OWN_EVERY_S: u64 = 10;
 
 impl Collectors {
     /// `is_live`: on a server that serves users, under no load of toll's.
@@ -42,8 +45,11 @@ impl Collectors {
         let mut threads = vec![ticker::start_ticker(recorder.clone(), is_live, stop.clone())];
         let (recorder, flag) = (recorder.clone(), stop.clone());
         let disk = host::disk_under(run_dir);
-        let ticks = if is_live { LIVE_TICKS_PER_SECOND } else { TICKS_PER_SECOND };
-        threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, ticks, &flag)));
+        let pace = match is_live {
+            true => (LIVE_TICKS_PER_SECOND, LIVE_OWN_EVERY_S),
+            false => (TICKS_PER_SECOND, OWN_EVERY_S),
+        };
+        threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, pace, &flag)));
         Self { stop, threads }
     }
 
@@ -60,7 +66,7 @@ fn collect(
     recorder: &Recorder,
     mut servers: Vec<ServerCounters>,
     disk: &str,
-    ticks_per_second: u64,
+    (ticks_per_second, own_every_s): (u64, u64),
     stop: &AtomicBool,
 ) {
     let mut host = host::HostReader::new(disk);
@@ -81,7 +87,10 @@ fn collect(
             for sample in servers.iter_mut().filter_map(ServerCounters::read) {
                 recorder.record_sample(Sample::Server(sample));
             }
-            recorder.record_sample(Sample::Own(own::read_own_usage()));
+            // The first time after a second.
+            if (beat / ticks_per_second) % own_every_s == 1 % own_every_s {
+                recorder.record_sample(Sample::Own(own::read_own_usage()));
+            }
         }
     }
 }

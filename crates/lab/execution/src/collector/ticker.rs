@@ -10,7 +10,7 @@ use toll_sys::clock;
 /// Each wake-up takes some 20 us of a CPU that a server may want.
 const PERIOD_US: u64 = 25_000;
 /// On a server that serves users, where no stall of a load of toll's is to be told from the server's.
-const LIVE_PERIOD_US: u64 = 250_000;
+const LIVE_PERIOD_US: u64 = 500_000;
 /// A tick this late, in microseconds, is recorded: the host did not schedule toll in time.
 const LATE_US: u64 = 50_000;
 
