@@ -24,7 +24,7 @@ pub const STRETCH_US: u64 = 500_000;
 /// Where the times come from.
 #[derive(Debug, Clone)]
 pub enum ClassSource {
-    /// A capture on the server's sockets: this command prints a digest on each line.
+    /// A capture on the server's sockets: this command prints response times on each line.
     Tap(Vec<String>),
     /// `performance_schema`: kinds of statement, without distributions.
     Counters(Box<Target>),

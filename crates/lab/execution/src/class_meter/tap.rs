@@ -1,4 +1,4 @@
-//! Response times from a `toll capture` on the server's sockets: a process of its own, which prints a digest each half second.
+//! Response times from a `toll capture` on the server's sockets: a process of its own, which prints those of each half second.
 
 use super::{STRETCH_US, SeenClass, SeenStretch, Taker};
 use crate::end_child::end_child;
