@@ -176,10 +176,14 @@ impl Tables {
             let from = tables.find(|table| !table.folded_columns().iter().any(is_chosen_by));
             let from = from.unwrap_or(table);
             let frame = session.table(from.name()).await?;
-            let frame = match (table, &of) {
-                (Table::Texts, _) => frame.filter(within("first_seen", range.whole_days()))?,
-                (_, None) => frame.filter(within("ts", range))?,
-                (_, Some(of)) => frame.filter(within("ts", range).and(of.clone()))?,
+            let of_time = match table {
+                Table::Texts => within("first_seen", range.whole_days()),
+                _ => within("ts", range),
+            };
+            let of_hosts = of.clone().filter(|_| table != Table::Texts);
+            let frame = match of_time.into_iter().chain(of_hosts).reduce(Expr::and) {
+                Some(condition) => frame.filter(condition)?,
+                None => frame,
             };
             session.deregister_table(table.name())?;
             session.register_table(table.name(), frame.into_view())?;
@@ -255,9 +259,12 @@ fn open_bucket(name: &str) -> anyhow::Result<AmazonS3> {
     builder.with_allow_http(is_plain).build().context("no such bucket")
 }
 
-fn within(column: &str, range: TimeRange) -> Expr {
+/// `None`: all moments are, and the column need not be read.
+fn within(column: &str, range: TimeRange) -> Option<Expr> {
     let moment = |us: i64| lit(ScalarValue::TimestampMicrosecond(Some(us), Some("UTC".into())));
-    col(column).gt_eq(moment(range.since_us)).and(col(column).lt(moment(range.until_us)))
+    let since = (range.since_us > i64::MIN).then(|| col(column).gt_eq(moment(range.since_us)));
+    let until = (range.until_us < i64::MAX).then(|| col(column).lt(moment(range.until_us)));
+    since.into_iter().chain(until).reduce(Expr::and)
 }
 
 /// Rows of a statement, which can change nothing and read no other file.
