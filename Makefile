@@ -34,7 +34,7 @@ test: setup check ## checks, the fast tests and the documentation, as CI does on
 	@scripts/test fast
 
 .PHONY: test-system
-test-system: setup build viewer/node_modules/.package-lock.json ## the other tests: captures, kills, timing, instructions, MySQL, browser; an hour
+test-system: setup build viewer/node_modules/.package-lock.json ## the other tests: captures, kills, timing, instructions, MySQL, browser; two hours
 	@scripts/test system
 
 .PHONY: test-viewer
